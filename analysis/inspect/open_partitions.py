@@ -99,7 +99,11 @@ class Inspected:
 
     def clocks(self) -> list[str]:
         """Comparisons of each broker's clock with the history's, as sentences."""
-        return [clock.description for clock in clocks_of(self._gathered.common).values()]
+        clocks = dict(clocks_of(self._gathered.common))
+        for p in self._partitions.values():
+            of_partition = p.timeline.clocks if p.timeline is not None else {}
+            clocks |= {name: clock for name, clock in of_partition.items() if clock.by_records}
+        return [clock.description for clock in clocks.values()]
 
     def located(self, record: Record) -> Record:
         """The record, with its places of the history replaced by file and line."""

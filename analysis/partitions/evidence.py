@@ -18,6 +18,7 @@ from ..replicas.resolved_outcomes import resolve_outcomes
 from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
 from ..timelines.timeline import Builder, Timeline
+from .clock_bounds import clocks_by_records
 from .common import Common
 
 Frames = Mapping[str, pl.DataFrame]
@@ -119,7 +120,11 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
     settings, faults = common.settings, faults_of(common.context)
     config = dict(settings.topic(logs.topic))
-    builder = Builder(logs, clocks_of(common), faults, config=config, started=started_ms(settings))
+    log_events, started = _table_or_empty(frames, "log_events"), started_ms(settings)
+    clocks = clocks_of(common)
+    if "sends" in frames:
+        clocks = clocks_by_records(clocks, logs, log_events, frames["sends"], started)
+    builder = Builder(logs, clocks, faults, config=config, started=started)
     here = _table_or_empty(common.shared, "metadata").filter(
         pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
     )
@@ -128,12 +133,12 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     return build_timeline(
         builder,
         pl.concat([_table_or_empty(frames, "metadata"), here]),
-        pl.concat([_table_or_empty(frames, "log_events"), everywhere]),
+        pl.concat([log_events, everywhere]),
         str(system["version"]) if isinstance(system, dict) and "version" in system else None,
     )
 
 
-def clocks_of(common: Common) -> dict[str, Clock]:
+def clocks_of(common: Common) -> Mapping[str, Clock]:
     """The offset of each broker's clock from the history's clock."""
     log_events = _table_or_empty(common.shared, "log_events")
     return clock_offsets(log_events, faults_of(common.context), started_ms(common.settings))

@@ -124,7 +124,9 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
 
 
 def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[Record]:
-    clocks = {broker: about for _, evidence in coverage for broker, about in evidence["clocks"].items()}
+    # The records of one partition may bound a clock, and those of another not.
+    found = [item for _, evidence in coverage for item in evidence["clocks"].items()]
+    clocks = dict(sorted(found, key=lambda item: (item[1]["doubtful"], item[1]["ahead"] != 0)))
     if clocks and not has_clients and not any(clock["bounded"] or clock["ahead"] for clock in clocks.values()):
         sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
         yield assumption("brokers' clocks are UTC", True, sentence, ())

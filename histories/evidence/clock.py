@@ -38,17 +38,18 @@ class Fault:
 
 @dataclass(frozen=True)
 class Clock:
-    """The offset to subtract from a broker's time (ms), within low..high where faults bound it."""
+    """The offset to subtract from a broker's time (ms), within low..high where faults or records bound it."""
 
     broker: str
     offset: int = 0
     low: int | None = None
     high: int | None = None
     has_conflict: bool = False
+    by_records: bool = False  # bounded by the records of a partition, as no fault bounds it
 
     @property
     def bounded(self) -> bool:
-        """Whether faults of the history bound the offset on both sides."""
+        """Whether the offset is bounded on both sides."""
         return self.low is not None and self.high is not None
 
     @property
@@ -56,7 +57,8 @@ class Clock:
         """One sentence for the report."""
         if self.has_conflict:
             away = min(abs(self.low or 0), abs(self.high or 0)) / DAY_MS
-            why = f"is {away:.0f} days away from the history" if away > 1 else "does not fit the history's faults"
+            what = "times at which records were sent" if self.by_records else "faults"
+            why = f"is {away:.0f} days away from the history" if away > 1 else f"does not fit the history's {what}"
             return f"broker {self.broker}: its log {why}; its times are not reliable"
         if not self.bounded and self.offset:
             return (

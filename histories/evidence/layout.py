@@ -74,7 +74,7 @@ def is_text(name: str) -> bool:
 def find_parts(root: Path) -> list[Part]:
     """All evidence at or below root, ordered by kind and name."""
     if root.is_file():
-        return _parts_with_broker_ids(root.parent, [(root, Path(root.name), "")])[0]
+        return _parts_with_broker_ids(root.parent, [FoundFile(root, Path(root.name), "")])[0]
     folders: dict[Path, tuple[Path, list[str]]] = {}
     walked = [*_walk(root, folders)]
     missing = [*missing_segments(_partition_folders(folders), folders)]

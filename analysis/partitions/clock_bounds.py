@@ -1,0 +1,75 @@
+"""Clocks of brokers that no fault bounds, by what their logs report of the log end, and when clients sent the records.
+
+A leader logs the log end at which it begins to lead: what is behind it in the last log was acknowledged later, and
+what is before it was sent earlier. A follower logs it when the leader changes: records of earlier epochs were sent
+earlier.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import polars as pl
+
+from ...histories.evidence.clock import QUARTER_MS, Clock
+from ...histories.evidence.tables import FINAL
+from ..extremes import greatest, least
+from ..replicas.replica_logs import ReplicaLogs
+
+SLACK_MS = 5_000  # brokers' clocks may differ from the clients' by that much, as NTP allows
+_MS = 1_000_000
+
+
+def clocks_by_records(
+    clocks: Mapping[str, Clock], logs: ReplicaLogs, log_events: pl.DataFrame, sends: pl.DataFrame, started: int | None
+) -> Mapping[str, Clock]:
+    """The clocks, corrected by the time zone that fits the records, if times in UTC contradict these.
+
+    If no time zone is the only one that fits, the clocks are in conflict. Faults of the history go first: then the
+    clocks are returned as they are. `started` is the start of the run, ms since the epoch.
+    """
+    if started is None or any(clock.low is not None or clock.offset for clock in clocks.values()):
+        return clocks
+    low, high = _bounds(_sent_records(logs, sends), log_events, started)
+    if (low is None or low <= SLACK_MS) and (high is None or high >= -SLACK_MS):
+        return clocks
+    first = -(-((low if low is not None else high or 0) - SLACK_MS) // QUARTER_MS) * QUARTER_MS
+    is_only = low is not None and high is not None and first <= high + SLACK_MS < first + QUARTER_MS
+    offset = first if is_only else 0
+    return {
+        name: replace(clock, offset=offset, low=low, high=high, has_conflict=not is_only, by_records=True)
+        for name, clock in clocks.items()
+    }
+
+
+def _sent_records(logs: ReplicaLogs, sends: pl.DataFrame) -> pl.DataFrame:
+    """The records of the leader's last log that the history sent: offset, leader_epoch, invoked, completed."""
+    held = logs.records.filter(pl.col("control").is_null(), snapshot=FINAL, broker=logs.leader or "")
+    held = held.select("offset", "leader_epoch", "value").drop_nulls()
+    acknowledged = pl.when("acknowledged").then("completed")
+    sent = sends.select("value", "invoked", completed=acknowledged).drop_nulls("value")
+    # A value that was sent twice may be in the log by either send.
+    return held.join(sent.unique("value", keep="none"), on="value")
+
+
+def _bounds(records: pl.DataFrame, log_events: pl.DataFrame, started: int) -> tuple[int | None, int | None]:
+    """The least and the greatest offset of the brokers' clocks (ms); None if nothing bounds it."""
+    lows: list[int] = []
+    highs: list[int] = []
+    is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
+    for row in log_events.filter(is_change, snapshot=FINAL).iter_rows(named=True) if len(records) else ():
+        fields = json.loads(row["fields"])
+        epoch, end = fields.get("leader_epoch"), fields.get("offset")
+        if not isinstance(epoch, int) or not isinstance(end, int):
+            continue
+        is_before = (pl.col("offset") < end) & (pl.col("leader_epoch") < epoch)
+        if row["kind"] == "leader":
+            is_before |= (pl.col("offset") < end) & (pl.col("leader_epoch") == epoch)
+            later = records.filter(pl.col("offset") >= end, pl.col("leader_epoch") >= epoch)
+            if (acked := least(later["completed"], None)) is not None:
+                lows.append(row["time"] - started - acked // _MS)
+        if (sent := greatest(records.filter(is_before)["invoked"], None)) is not None:
+            highs.append(row["time"] - started - sent // _MS)
+    return max(lows, default=None), min(highs, default=None)

@@ -1,0 +1,63 @@
+"""Brokers' local times in a history without faults: the records that clients sent show the time zone."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from logjudge import check
+
+STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]", re.MULTILINE)
+CLOCKS = "brokers' clocks fit the history"
+
+
+def _in_local_time(run: Path, ahead: timedelta, *brokers: str) -> None:
+    """Moves all times of the logs of these brokers, or of all, and removes the faults of the history."""
+
+    def moved(found: re.Match[str]) -> str:
+        return f"[{datetime.fromisoformat(found[1]) + ahead:%Y-%m-%d %H:%M:%S},{found[2]}]"
+
+    for log in run.glob("brokers/*/*.log"):
+        if not brokers or log.parent.name in brokers:
+            log.write_text(STAMP.sub(moved, log.read_text()))
+    lines = (run / "history.jsonl").read_text().splitlines()
+    remaining = [line for line in lines if json.loads(line)["process"] != "nemesis"]
+    (run / "history.jsonl").write_text("\n".join(remaining) + "\n")
+
+
+@pytest.mark.parametrize("hours", [0, 5.5, -8, 12.75])
+def test_a_time_zone_without_faults_hides_no_cause(unpacked: Callable[..., Path], tmp_path: Path, hours: float) -> None:
+    run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _in_local_time(run, timedelta(hours=hours))
+    result = check(run)
+    [loss] = [one for one in result.incidents if one["lost"]]
+    assert (loss["cause"], sum(part["count"] for part in loss["lost"])) == ("unclean-election", 597)
+    clocks = next(one for one in result.assumptions if one["name"] == CLOCKS)
+    assert clocks["holds"]
+    ahead = f"its clock is ahead by {int(hours * 3_600_000)} ms"
+    assert (ahead if hours else "so it is taken as UTC") in clocks["says"]
+
+
+@pytest.mark.parametrize("minutes", [7, -23])
+def test_a_clock_that_fits_no_time_zone_is_doubtful(
+    unpacked: Callable[..., Path], tmp_path: Path, minutes: int
+) -> None:
+    run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _in_local_time(run, timedelta(minutes=minutes))
+    result = check(run)
+    clocks = next(one for one in result.assumptions if one["name"] == CLOCKS)
+    assert not clocks["holds"]
+    assert "does not fit the history's times at which records were sent" in clocks["says"]
+    assert result.rules["lost-write"]["count"] == 597
+
+
+def test_brokers_in_two_time_zones_are_doubtful(unpacked: Callable[..., Path], tmp_path: Path) -> None:
+    run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _in_local_time(run, timedelta(hours=2), "2")
+    clocks = next(one for one in check(run).assumptions if one["name"] == CLOCKS)
+    assert not clocks["holds"]
