@@ -21,7 +21,8 @@ def with_copy_time(p: Partition) -> Partition:
     """The partition; its logs get `newer_than` if acknowledged records may be behind the end of an early copy.
 
     With final reads, contradictions between them and the logs show early copies (acknowledged-absent). Without, a copy
-    is only known to be newer than the invocations of the sends that it holds, and than earlier snapshots.
+    is only known to be newer than the invocations of the sends that it holds, than the elections of the epochs in its
+    leader-epoch-checkpoint, and than earlier snapshots.
     """
     logs = p.replica_logs
     if logs is None or logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
@@ -50,4 +51,8 @@ def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:
     """The latest time (ns) at which the last copy certainly was not made yet."""
     is_held = pl.col("value").is_in(held.drop_nulls().implode())
     sent = greatest(p.sends.filter(is_held)["invoked"], MIN_INT64)
-    return max([sent, *logs.times.values()])
+    # A leader adds its epoch when it begins to lead, also if it then writes nothing.
+    begun = logs.epochs.filter(logs.is_of_leader)["leader_epoch"]
+    terms = p.timeline.terms if p.timeline is not None else {}
+    elected = [time for epoch in begun if epoch in terms and (time := terms[epoch].time) is not None]
+    return max([sent, *elected, *logs.times.values()])

@@ -16,28 +16,40 @@ from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
+from logjudge.analysis.timelines.timeline import Builder
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
-from .replica_texts import joined, logs
+from .replica_texts import epochs, joined, logs
 
 # Values in the order of their sends, each at its offset: one is acknowledged before the next is sent.
 SENT = [("a", 0), ("b", 1), ("c", 2)]
 
 
 def judged(
-    held: str, earlier: str = "", sent: list[tuple[str, int]] = SENT, leader: str | None = "1"
+    held: str,
+    earlier: str = "",
+    sent: list[tuple[str, int]] = SENT,
+    leader: str | None = "1",
+    elected: int | None = None,
 ) -> tuple[list[str], list[str], bool]:
-    """The lost values, those that acknowledged-absent finds, and whether this rule is unknown. No final reads."""
+    """The lost values, those that acknowledged-absent finds, and whether this rule is unknown. No final reads.
+
+    `elected`: when the leader was elected in epoch 1, which it began at offset 1.
+    """
     sends = [
         {"process": "p", "outcome": "ok", "invoked": at, "completed": at, "invoked_at": at, "at": at, "index": 0}
         | {"offset": offset, "value": value, "acks": "all", "acknowledged": True, "txn": False, "synthetic": False}
         for at, (value, offset) in enumerate(sent, 1)
     ]
     tables = joined(logs(earlier, "early"), logs(held)) if earlier else logs(held)
+    tables = {**tables, "epochs": epochs("1", (0, 0), (1, 1))}
     collected = replica_logs_of("orders", 0, tables, snapshots=("early", ""), leader=leader, replicas=("1", "2"))
+    timeline = Builder(collected, {}, [])
+    timeline.term(1).begin(elected)
     frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(schema=READS)
-    p = with_copy_time(Partition("orders", 0, Settings(config={"format": 1}), *frames, replica_logs=collected))
+    settings = Settings(config={"format": 1})
+    p = with_copy_time(Partition("orders", 0, settings, *frames, replica_logs=collected, timeline=timeline))
     absent = acknowledged_absent.judges["native"](p)
     lost = [value for finding in lost_write.judges["native"](p).findings for value in finding.values]
     return lost, [value for finding in absent.findings for value in finding.values], bool(absent.unknowns)
@@ -67,6 +79,17 @@ def test_a_record_that_later_copies_lack_is_lost(
 ) -> None:
     lost, absent, _ = judged(held, earlier, sent)
     assert (lost, absent) == (gone, gone)
+
+
+@pytest.mark.parametrize(
+    ("elected", "gone"),
+    [(5, ["b", "c"]), (3, ["b"]), (None, [])],
+    ids=["after the sends", "before the last", "undated"],
+)
+def test_an_election_dates_the_copy_of_its_leaders_log(elected: int | None, gone: list[str]) -> None:
+    """The new leader wrote nothing yet, but its leader-epoch-checkpoint has its epoch."""
+    lost, absent, is_unknown = judged("1: 0a\n2: 0a 1b 2c", elected=elected)
+    assert (lost, absent, is_unknown) == (gone, gone, len(gone) < 2)
 
 
 def _run_with_early_copies(recorded: Any, target: Path) -> Path:
