@@ -98,10 +98,10 @@ ABSENT = [
     ("without an offset", "1: 0a", ["b@"], {"leader": "1"}, [(None, None, 1)]),
     ("below the log start", "1: 3d", ["a@0", "d@3"], {"leader": "1", "log_start": 3}, []),
     ("below the log start, and one gone", "1: 3d", ["a@0", "d@3", "e@4"], {"leader": "1", "log_start": 3}, [(4, 4, 1)]),
-    ("compacted by a newer record", "1: 1k=b", ["a/k@0", "b/k@1"], {"leader": "1", "compacted": True}, []),
-    ("compacted, its tombstone too", "1: 5j=z", ["a/k@0", "-/k@1"], {"leader": "1", "compacted": True}, []),
-    ("the newest of its key", "1: 1j=b", ["a/k@0", "b/j@1"], {"leader": "1", "compacted": True}, [(0, 0, 1)]),
-    ("cleaned, keys unknown", "1: 9k=z", ["a@3"], {"leader": "1", "compacted": True, "cleaned": 5}, []),
+    ("compacted by a newer record", "1: 1k=b", ["a/k@0", "b/k@1"], {"leader": "1", "is_compacted": True}, []),
+    ("compacted, its tombstone too", "1: 5j=z", ["a/k@0", "-/k@1"], {"leader": "1", "is_compacted": True}, []),
+    ("the newest of its key", "1: 1j=b", ["a/k@0", "b/j@1"], {"leader": "1", "is_compacted": True}, [(0, 0, 1)]),
+    ("cleaned, keys unknown", "1: 9k=z", ["a@3"], {"leader": "1", "is_compacted": True, "cleaned": 5}, []),
 ]
 
 
