@@ -58,6 +58,9 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
         for snapshot in part["snapshots"]:
             _snapshot(document, opened.partition(part["partition"]), snapshot, opened.has_history)
     add_shared_sentence(document, [part["partition"] for part in compared if not part["snapshots"]], NO_LOG)
+    if set_aside := opened.set_aside():
+        document.heading("Not compared")
+        document.sentences(*set_aside)
     show(document, form)
     return _exit_code(compared)
 

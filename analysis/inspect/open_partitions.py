@@ -105,6 +105,12 @@ class Inspected:
             clocks |= {name: clock for name, clock in of_partition.items() if clock.by_records}
         return [clock.description for clock in clocks.values()]
 
+    def set_aside(self) -> list[str]:
+        """The brokers' files that are not judged although they may be of these partitions, each with the reason."""
+        damage = self.results.damage()
+        beside = damage.filter(damage["kind"].is_in(["left-out", "leftover"]))
+        return [f"{row['source']}: {row['reason']}" for row in beside.iter_rows(named=True)]
+
     def located(self, record: Record) -> Record:
         """The record, with its places of the history replaced by file and line."""
         facts = list(_facts(record))

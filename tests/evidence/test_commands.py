@@ -379,3 +379,15 @@ def test_damage_is_quarantined_with_file_and_byte(unpacked: Unpack, tmp_path: Pa
     assert (damage["name"], damage["holds"]) == ("damage in brokers' files bounded", True)
     assert "brokers' files readable" not in [item["name"] for item in verdict["assumptions"]]
     assert verdict["counts"]["quarantined"] == 0
+
+
+def test_diff_names_copies_that_it_does_not_compare(unpacked: Unpack, tmp_path: Path) -> None:
+    """A second copy of broker 3's log, of before its truncation, differs from the logs that are equal now."""
+    root = unpacked("unclean-election-c")
+    run_folder = tmp_path / "copies"
+    shutil.copytree(root / "brokers", run_folder / "brokers")
+    assert "Not compared" not in run("diff", run_folder).output
+    shutil.copytree(root / "snapshots/before-rejoin/brokers/3", run_folder / "brokers/3-before")
+    result = run("diff", run_folder)
+    assert "  equal\n" in result.output
+    assert "brokers/3-before/data: is a second copy of a log of broker 3" in result.output.partition("Not compared")[2]
