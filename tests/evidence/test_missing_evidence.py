@@ -162,3 +162,25 @@ def test_without_reads_no_record_is_called_unread(unpacked: Unpack, tmp_path: Pa
     (incident,) = [one for one in result.incidents if one["lost"]]
     assert incident["cause"] == "unclean-election"
     assert incident["headline"] == "597 acknowledged writes were lost: orders-0 at offsets 487 to 1083"
+
+
+def test_acknowledgements_alone_show_the_loss_and_no_other_breach(unpacked: Unpack, tmp_path: Path) -> None:
+    """An application's own log, written as docs/format.md describes: no invocation has its time or its order."""
+    source = unpacked("unclean-election-c")
+    root = tmp_path / "run"
+    shutil.copytree(source / "brokers", root / "brokers")
+    lines = []
+    events = [json.loads(line) for line in (source / "history.jsonl").read_text().splitlines()]
+    for number, event in enumerate(one for one in events if (one["f"], one["type"]) == ("send", "ok")):
+        about = {name: event[name] for name in ("f", "topic", "partition", "value")} | {
+            "process": f"app{number}",
+            "op": 1,
+        }
+        lines.append({**about, "time": 0, "type": "invoke"})
+        lines.append({**about, "time": event["time"], "type": "ok", "offset": event["offset"]})
+    (root / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = judged(root)
+    broken = {name for name, rule in result.rules.items() if rule["verdict"] == "invalid"}
+    assert broken == {"lost-write", "inconsistent-offsets", "acknowledged-absent"}
+    assert {result.rules[name]["count"] for name in broken} == {597}
+    assert [one["cause"] for one in result.incidents] == ["unclean-election"]
