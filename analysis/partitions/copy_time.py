@@ -16,13 +16,16 @@ from ..extremes import greatest
 from ..replicas.replica_logs import ReplicaLogs
 from .partition import Partition
 
+REPORTED_ENDS = ("loaded", "truncated", "corruption", "followed")  # kinds of LogEnd in brokers' own logs
+
 
 def with_copy_time(p: Partition) -> Partition:
     """The partition; its logs get `newer_than` if acknowledged records may be behind the end of an early copy.
 
     With final reads, contradictions between them and the logs show early copies (acknowledged-absent). Without, a copy
     is only known to be newer than the invocations of the sends that it holds, than the elections of the epochs in its
-    leader-epoch-checkpoint, and than earlier snapshots.
+    leader-epoch-checkpoint, and than earlier snapshots. Acknowledgements also precede it as far as brokers reported
+    later that their logs ended where the copies end.
     """
     logs = p.replica_logs
     if logs is None or logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
@@ -31,12 +34,13 @@ def with_copy_time(p: Partition) -> Partition:
         return p
     bounds = logs.extents.filter(snapshot=FINAL)
     of_leader = bounds.filter(broker=logs.leader or "")
-    end = greatest((of_leader if of_leader.height else bounds)["end"], None)
+    judged = of_leader if of_leader.height else bounds
+    end = greatest(judged["end"], None)
     if end is None:
         return p
     held = logs.last_records.filter(pl.col("control").is_null())
     held = held.filter(broker=logs.leader) if of_leader.height else held
-    since = _newer_than(p, logs, held["value"])
+    since = max(_newer_than(p, logs, held["value"]), _ended_at(p, judged["broker"], end))
     vanished = logs.records.filter(pl.col("snapshot") != FINAL)["value"]
     known = pl.concat([held["value"], vanished]).drop_nulls().implode()
     is_behind = pl.col("offset").is_null() | (pl.col("offset") >= end)
@@ -45,6 +49,18 @@ def with_copy_time(p: Partition) -> Partition:
     if not p.sends.filter("acknowledged", is_behind, is_later, ~is_known).height:
         return p
     return replace(p, replica_logs=replace(logs, at_rest=False, newer_than=since))
+
+
+def _ended_at(p: Partition, brokers: pl.Series, end: int) -> int:
+    """The time (ns) until which the logs of all these brokers are known to have had nothing at or behind an offset.
+
+    Each broker reported its log end when it loaded the log, truncated it or began to follow.
+    """
+    times = dict.fromkeys(brokers, MIN_INT64)
+    for one in p.timeline.ends if p.timeline is not None else ():
+        if one.kind in REPORTED_ENDS and one.end <= end and one.time is not None and one.broker in times:
+            times[one.broker] = max(times[one.broker], one.time)
+    return min(times.values(), default=MIN_INT64)
 
 
 def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
-from logjudge.analysis.timelines.timeline import Builder
+from logjudge.analysis.timelines.facts import Fact
+from logjudge.analysis.timelines.timeline import Builder, LogEnd
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
@@ -32,10 +34,12 @@ def judged(
     sent: list[tuple[str, int]] = SENT,
     leader: str | None = "1",
     elected: int | None = None,
+    ended: Mapping[str, tuple[int, int]] | None = None,
 ) -> tuple[list[str], list[str], bool]:
     """The lost values, those that acknowledged-absent finds, and whether this rule is unknown. No final reads.
 
-    `elected`: when the leader was elected in epoch 1, which it began at offset 1.
+    `elected`: when the leader was elected in epoch 1, which it began at offset 1. `ended`: when brokers loaded their
+    logs, and where these ended.
     """
     sends = [
         {"process": "p", "outcome": "ok", "invoked": at, "completed": at, "invoked_at": at, "at": at, "index": 0}
@@ -47,6 +51,8 @@ def judged(
     collected = replica_logs_of("orders", 0, tables, snapshots=("early", ""), leader=leader, replicas=("1", "2"))
     timeline = Builder(collected, {}, [])
     timeline.term(1).begin(elected)
+    for broker, (time, end) in (ended or {}).items():
+        timeline.ends.append(LogEnd(Fact("", "loaded", time, broker=broker, offset=end), broker, end, "loaded"))
     frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(schema=READS)
     settings = Settings(config={"format": 1})
     p = with_copy_time(Partition("orders", 0, settings, *frames, replica_logs=collected, timeline=timeline))
@@ -89,6 +95,25 @@ def test_a_record_that_later_copies_lack_is_lost(
 def test_an_election_dates_the_copy_of_its_leaders_log(elected: int | None, gone: list[str]) -> None:
     """The new leader wrote nothing yet, but its leader-epoch-checkpoint has its epoch."""
     lost, absent, is_unknown = judged("1: 0a\n2: 0a 1b 2c", elected=elected)
+    assert (lost, absent, is_unknown) == (gone, gone, len(gone) < 2)
+
+
+@pytest.mark.parametrize(
+    ("leader", "ended", "gone"),
+    [
+        ("1", {"1": (5, 1)}, ["b", "c"]),
+        ("1", {"1": (3, 1)}, ["b"]),
+        ("1", {"1": (5, 3)}, []),
+        ("1", {"2": (5, 1)}, []),
+        (None, {"1": (5, 1), "2": (5, 1)}, ["b", "c"]),
+        (None, {"1": (5, 1)}, []),
+    ],
+    ids=["after the sends", "before the last", "a longer log", "a follower's", "all logs", "one of two logs"],
+)
+def test_a_log_end_that_its_broker_reported_later_shows_what_it_lacks(
+    leader: str | None, ended: dict[str, tuple[int, int]], gone: list[str]
+) -> None:
+    lost, absent, is_unknown = judged("1: 0a\n2: 0a", leader=leader, ended=ended)
     assert (lost, absent, is_unknown) == (gone, gone, len(gone) < 2)
 
 

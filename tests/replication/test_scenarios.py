@@ -132,7 +132,7 @@ def test_the_incident_loses_three_and_seven() -> None:
     cluster = ran("incident-152-153")
     gone = losses(cluster)
     assert [sum(g.ack.end - g.ack.base for g in gone if g.partition == p) for p in (0, 1)] == [3, 7]
-    assert all(one.read for one in gone)
+    assert all(one.was_read for one in gone)
     assert cluster.log_ranges() == [(0, 0), (0, 0)]
 
 
