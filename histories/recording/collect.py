@@ -186,7 +186,9 @@ class Collected:
 def _copy_disks(source: Source, done: Collected, topics: frozenset[str], internal: bool) -> None:
     done.ids.add(source.broker)
     home = Path("brokers") / source.broker
-    for file in sorted(_files(source.folder, is_stored_evidence)):
+    files = sorted(_files(source.folder, is_stored_evidence))
+    # Checkpoints before logs: brokers write meanwhile, and a checkpoint that is ahead of its log would be a breach.
+    for file in sorted(files, key=lambda file: file.name not in OFFSET_CHECKPOINTS):
         place = _place(source, file)
         if not _is_wanted(place, topics, internal):
             continue

@@ -10,6 +10,7 @@ import pytest
 from command_line import LOSSY, shell
 from logjudge.histories.errors import LogjudgeError, UsageError
 from logjudge.histories.evidence.segments import read_segment
+from logjudge.histories.recording import collect as collecting
 from logjudge.histories.recording.batch_bounds import batches
 from logjudge.histories.recording.collect import collect, sources_of
 from logjudge.histories.recording.lab import disks
@@ -300,3 +301,23 @@ def test_a_log_without_an_id_has_the_broker_that_check_names(tmp_path: Path) -> 
     assert f"{copies}/100/server.log: of broker 100" in done.logs
     assert any("my-cluster-broker-9/server.log: of an unknown broker" in line for line in done.logs)
     assert (tmp_path / "run" / "server.log").read_text() == text
+
+
+def test_checkpoints_are_copied_before_the_logs_that_brokers_write_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first segment is copied, the broker checkpoints a high watermark of records behind it."""
+    data = disk(tmp_path / "data", "7", "orders-0")
+    copy_of = collecting._copy
+
+    def copy(file: Path, target: Path) -> int:
+        size = copy_of(file, target)
+        if file.name == SEGMENT:
+            (data / "replication-offset-checkpoint").write_text("0\n1\norders 0 99999\n")
+        return size
+
+    monkeypatch.setattr(collecting, "_copy", copy)
+    collect(sources_of([str(data)]), tmp_path / "run")
+    copied = tmp_path / "run" / "brokers" / "7" / "data" / "replication-offset-checkpoint"
+    assert copied.read_text() == "0\n1\norders 0 5\n"
+    assert "99999" in (data / "replication-offset-checkpoint").read_text()
