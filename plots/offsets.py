@@ -135,7 +135,9 @@ def title_of(part: dict[str, Any]) -> str:
         among = "at" if offsets["first"] == offsets["last"] else "among"
         return f"{name}: no loss found {among} {span(offsets['first'], offsets['last'])}"
     where = span(spans[0][0], spans[-1][1]) if spans else "offsets unknown"
-    read = {0: "none read by a recorded consumer", part["lost"]: "all of them after being read"}.get(
+    has_readers = offsets["readers"] or offsets["readers_left_out"]
+    unread = "none read by a recorded consumer" if has_readers else "no consumer is recorded"
+    read = {0: unread, part["lost"]: "all of them after being read"}.get(
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"

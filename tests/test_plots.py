@@ -124,6 +124,13 @@ def test_titles_count_lost_records() -> None:
     ]
 
 
+def test_a_title_calls_no_record_unread_if_no_consumer_is_recorded() -> None:
+    part = figures_of("kip-101-c")["partitions"][1]
+    unrecorded = {**part, "offsets": {**part["offsets"], "readers": [], "readers_left_out": 0}}
+    expected = "orders-1: 164 acknowledged records lost (offsets 617 to 780), no consumer is recorded"
+    assert offsets.title_of(unrecorded) == expected
+
+
 def test_a_title_names_a_lone_offset() -> None:
     part = {"name": "x-0", "lost": 0, "offsets": {"blocks": [], "findings": [], "first": 7, "last": 7}}
     assert offsets.title_of(part) == "x-0: no loss found at offset 7"
