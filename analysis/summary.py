@@ -141,6 +141,7 @@ def evidence_coverage(p: Partition) -> Record | None:
             name: {
                 "description": clock.description,
                 "doubtful": clock.has_conflict,
+                "by_records": clock.by_records,
                 "bounded": clock.bounded,
                 "ahead": clock.offset,
             }
