@@ -1,9 +1,9 @@
 """unclean-election: an out-of-sync replica was elected, so the records that it had not fetched were lost.
 
-Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log,
-or the controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the
-log when it was loaded). If KIP-966 elects the last known leader again, this is another cause: being out of sync
-is not why that leader lacks records.
+Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
+controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
+was loaded), and the replicas that could have been elected instead had not all lost them, too. If KIP-966 elects the
+last known leader again, this is another cause: being out of sync is not why that leader lacks records.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import chain
 from ..timelines.timeline import Term, Timeline
+from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     clean_by_configuration,
@@ -27,6 +28,7 @@ from .replica_history import (
     missing_if_failed_together,
     reasons_absent,
     return_facts,
+    short_log_facts,
     snapshots_with_records,
     sole_isr_facts,
     still_had_records,
@@ -56,6 +58,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
+    if electable := _electable_without_records(timeline, new, lost):
+        return needs(
+            f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
+        )
     had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
     once_had = found.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
@@ -90,6 +96,12 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     )
     order = last_down_first_up(timeline, old, new, lost)
     return Attempt(True, facts, [*no_unclean_election(timeline), *order, *more_replicas(timeline, lost)])
+
+
+def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
+    """The replicas that could have been elected instead, if all of them had lost the records themselves."""
+    others = sorted((new.electable or frozenset()) - {new.leader})
+    return others if all(short_log_facts(timeline, other, lost, lost.first) for other in others) else []
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
