@@ -121,7 +121,7 @@ def segments(log: ReplicaLog, content: Content, magic: int, limits: Limits) -> I
 def _is_needed(log: ReplicaLog, batch: Batch) -> bool:
     """Whether a batch stays without records, as the last one of its producer or of the log (Cleaner.cleanInto)."""
     state = log.producers.get(batch.pid)
-    return batch.end == log.end or (state is not None and bool(state.recent) and state.recent[-1][2] == batch.base)
+    return batch.end == log.end or (state is not None and bool(state.recent) and state.recent[-1].base == batch.base)
 
 
 def write_segments(folder: Path, log: ReplicaLog, content: Content, magic: int, limits: Limits) -> None:

@@ -39,7 +39,7 @@ def test_truncation_cuts_inside_a_batch() -> None:
     log.append(Batch(0, 5, 1, 10, 0, 0, 7, pid=1, producer_epoch=0, sequence=10))
     removed = log.truncate(3)
     assert [(b.base, b.end, b.first, b.sequence) for b in removed] == [(3, 5, 13, 13)]
-    assert log.producers[1].recent == [(10, 12, 0)]
+    assert [(b.sequence, b.last_sequence, b.base) for b in log.producers[1].recent] == [(10, 12, 0)]
 
 
 def test_truncating_at_the_end_forgets_an_epoch_without_records() -> None:

@@ -106,7 +106,8 @@ class FetchHandler(BrokerPart):
         log = replica.log
         if error:
             return FetchResult(partition, error, [])
-        if follower < 0 and last_epoch >= 0 and rules.era.consumers_validate:
+        is_validated = follower < 0 <= last_epoch and rules.era.consumers_validate
+        if is_validated and not log.has_in_last_epoch(last_epoch, offset):
             # Check epochs first: beyond the leader's end the logs diverge, so the error is truncation, not
             # OFFSET_OUT_OF_RANGE (KIP-320). Simplification: each fetch validates the position, not a separate request.
             found = log.end_of_epoch(last_epoch)

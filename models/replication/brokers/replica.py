@@ -171,7 +171,7 @@ class Replica:
             return None if batch.sequence <= 0 else BatchResult(OUT_OF_ORDER, -1)
         last = batch.sequence + batch.count - 1
         for recent in state.recent:
-            if recent.first_sequence == batch.sequence and recent.last_sequence == last:
+            if recent.sequence == batch.sequence and recent.last_sequence == last:
                 return BatchResult(DUPLICATE, recent.base)
         expected = state.recent[-1].last_sequence + 1 if state.recent else 0
         return None if batch.sequence == expected or batch.sequence < 0 else BatchResult(OUT_OF_ORDER, -1)

@@ -50,6 +50,11 @@ class Batch(ValueRange):
     sequence: int = -1
     removed: int = 0  # a bit for each record that compaction removed; the offsets stay
 
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of its last record."""
+        return self.sequence + self.end - self.base - 1
+
     def cut(self, start: int, end: int) -> Batch:
         """The part of this batch between two offsets.
 

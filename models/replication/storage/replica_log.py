@@ -28,26 +28,17 @@ class EpochEnd(NamedTuple):
 UNDEFINED_END = EpochEnd(UNDEFINED, UNDEFINED)
 
 
-class RecentBatch(NamedTuple):
-    """A batch of an idempotent producer, for the detection of duplicates."""
-
-    first_sequence: int
-    last_sequence: int
-    base: int  # its first offset
-
-
 @dataclass(slots=True)
 class ProducerState:
     """A broker's state of an idempotent producer in one partition: its epoch and its last five batches."""
 
     epoch: int
-    recent: list[RecentBatch] = field(default_factory=list)
+    recent: list[Batch] = field(default_factory=list)
 
     def add(self, batch: Batch) -> None:
         """Add an appended batch. A new producer epoch drops the earlier ones."""
         self.fence(batch.producer_epoch)
-        last = batch.sequence + batch.count - 1
-        self.recent.append(RecentBatch(batch.sequence, last, batch.base))
+        self.recent.append(batch)
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]
 
@@ -110,6 +101,10 @@ class ReplicaLog(Batches):
     def last_epoch(self) -> int:
         """The latest leader epoch, or UNDEFINED."""
         return self.epochs[-1].epoch if self.epochs else UNDEFINED
+
+    def has_in_last_epoch(self, epoch: int, offset: int) -> bool:
+        """Whether an epoch is the latest, and an offset not beyond the end of it, which is that of the log."""
+        return offset <= self.end and epoch == self.last_epoch
 
     def holds(self, base: int, end: int, producer: int, first: int) -> bool:
         """Whether the offsets from `base` up to `end` have this producer's values from `first` on."""
