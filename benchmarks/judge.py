@@ -174,10 +174,12 @@ def _maybe_compacted(history: Path) -> set[str]:
     """The values with the key of a tombstone whose offset no acknowledgement shows: it may have been behind them."""
     events = map(json.loads, history.read_text().splitlines())
     sends = [event for event in events if event["f"] == "send" and "value" in event]
-    unplaced = {(one["partition"], one.get("key")) for one in sends if one["type"] == "info" and one["value"] is None}
-    return {
-        one["value"] for one in sends if one["value"] is not None and (one["partition"], one.get("key")) in unplaced
-    }
+    of_key: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
+    for one in sends:
+        of_key.setdefault((one["partition"], one.get("key")), []).append(one)
+    # A send that is recorded as failed may be judged as indeterminate.
+    unplaced = [own for own in of_key.values() if any(x["type"] in ("info", "fail") and not x["value"] for x in own)]
+    return {one["value"] for own in unplaced for one in own if one["value"]}
 
 
 def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
