@@ -171,15 +171,18 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
 
 
 def _maybe_compacted(history: Path) -> set[str]:
-    """The values with the key of a tombstone whose offset no acknowledgement shows: it may have been behind them."""
-    events = map(json.loads, history.read_text().splitlines())
-    sends = [event for event in events if event["f"] == "send" and "value" in event]
+    """The values with the key of a tombstone that was not acknowledged, so that it may have been behind them."""
+    events = [event for event in map(json.loads, history.read_text().splitlines()) if event["f"] == "send"]
+    acknowledged = {(event["process"], event["op"]) for event in events if event["type"] == "ok"}
     of_key: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
-    for one in sends:
-        of_key.setdefault((one["partition"], one.get("key")), []).append(one)
-    # A send that is recorded as failed may be judged as indeterminate.
-    unplaced = [own for own in of_key.values() if any(x["type"] in ("info", "fail") and not x["value"] for x in own)]
-    return {one["value"] for own in unplaced for one in own if one["value"]}
+    for event in events:
+        if event["type"] == "invoke" and "value" in event:
+            of_key.setdefault((event["partition"], event.get("key")), []).append(event)
+    found: set[str] = set()
+    for own in of_key.values():
+        if any(one["value"] is None and (one["process"], one["op"]) not in acknowledged for one in own):
+            found.update(one["value"] for one in own if one["value"] is not None)
+    return found
 
 
 def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
