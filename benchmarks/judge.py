@@ -198,9 +198,9 @@ def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared, comp
     lost, on_no_replica = lost_values(truth)
     absent = values_of(found, "acknowledged-absent")
     if compacted:
-        unknown = (lost & unknown) - absent
+        unknown = ((lost | on_no_replica) & unknown) - absent
         compared.counts["lost records that compaction may explain"] += len(unknown)
-        lost -= unknown
+        lost, on_no_replica = lost - unknown, on_no_replica - unknown
     compared.compare("lost records, by brokers", lost | on_no_replica, absent)
     if truth["final"]:
         judged = values_of(found, "lost-write", "unseen")
