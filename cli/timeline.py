@@ -73,7 +73,8 @@ def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
         add_time_origin(document, opened.started_at)
     if clocks:
         document.heading("Clocks")
-        document.sentences("Times in broker logs are taken as UTC.", *(f"{clock}." for clock in clocks))
+        read_as = "Times in broker logs are read as UTC, less what a clock below is ahead."
+        document.sentences(read_as, *(f"{clock}." for clock in clocks))
     return document
 
 
