@@ -32,14 +32,11 @@ def with_copy_time(p: Partition) -> Partition:
         return p
     if p.final is not None or logs.leader in logs.missing_brokers:
         return p
-    bounds = logs.extents.filter(snapshot=FINAL)
-    of_leader = bounds.filter(broker=logs.leader or "")
-    judged = of_leader if of_leader.height else bounds
+    judged = logs.last_extents
     end = greatest(judged["end"], None)
     if end is None:
         return p
-    held = logs.last_records.filter(pl.col("control").is_null())
-    held = held.filter(broker=logs.leader) if of_leader.height else held
+    held = logs.last_records.filter(pl.col("control").is_null(), pl.col("broker").is_in(judged["broker"].implode()))
     since = max(_newer_than(p, logs, held["value"]), _ended_at(p, judged["broker"], end))
     vanished = logs.records.filter(pl.col("snapshot") != FINAL)["value"]
     known = pl.concat([held["value"], vanished]).drop_nulls().implode()

@@ -13,6 +13,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 
 COPY = ("snapshot", "broker")  # columns that identify one copy of a log
+BASE_IN_NAME = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)  # of a segment, else null
 _SEGMENT, _FOLDER = r"\d{20}\.log(\.\w+)?$", r"-\d{1,9}$"
 TRUNCATIONS = ("truncate", "truncate-fully")  # kinds of LOG_EVENTS
 

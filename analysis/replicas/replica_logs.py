@@ -29,7 +29,7 @@ from ...histories.tables import collect, complete
 from ..cached import cached_property
 from ..extremes import greatest
 from .identical_batches import IDENTICAL
-from .missing_logs import Collected, MissingLog, missing_logs
+from .missing_logs import BASE_IN_NAME, Collected, MissingLog, missing_logs
 from .tiered import without_remote_segments
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
@@ -156,14 +156,19 @@ class ReplicaLogs(TopicPartition):
         return start[0] if start else None
 
     @cached_property
+    def last_extents(self) -> pl.DataFrame:
+        """The row of `extents` of the leader's last log; of all logs of the latest snapshot if that is not there."""
+        last = self.extents.filter(snapshot=self.last)
+        of_leader = last.filter(self.is_of_leader)
+        return of_leader if of_leader.height else last
+
+    @cached_property
     def remote_below(self) -> int:
         """The offset below which remote storage alone may have records in the latest snapshot; 0 if it is not used.
 
         It is that of the leader's log, or the greatest of all logs if the leader's is not there.
         """
-        last = self.extents.filter(snapshot=self.last)
-        of_leader = last.filter(self.is_of_leader)
-        return greatest((of_leader if of_leader.height else last)["start"], 0) if self.is_tiered else 0
+        return greatest(self.last_extents["start"], 0) if self.is_tiered else 0
 
     @property
     def last_is_dated(self) -> bool:
@@ -178,14 +183,13 @@ class ReplicaLogs(TopicPartition):
         Records below `deleted_below` were deleted. It is `start`, unless remote storage has what is below that.
         """
         # The name of the first segment is the log start; compaction may have removed the first batches.
-        named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
         key, first = ("snapshot", "broker"), pl.col("base_offset")
         sound = self.batches.filter(pl.col("crc_ok").fill_null(True)).select(
-            *key, start=named.fill_null(first), end=pl.col("last_offset") + 1
+            *key, start=BASE_IN_NAME.fill_null(first), end=pl.col("last_offset") + 1
         )
         at_hand = pl.concat([sound, self.segments.select(*key, start=first, end=first)])
         # A log also starts at a first segment in which no batch is sound.
-        damaged = self.damage.select(*key, start=named, end=pl.lit(None, pl.Int64)).drop_nulls("start")
+        damaged = self.damage.select(*key, start=BASE_IN_NAME, end=pl.lit(None, pl.Int64)).drop_nulls("start")
         bounds = (
             pl.concat([damaged.join(at_hand, on=key, how="semi"), at_hand] if len(damaged) else [at_hand])
             .group_by(key, maintain_order=True)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from .missing_logs import BASE_IN_NAME, COPY
+
 SETTING = "remote.storage.enable"  # of a topic
 LOCAL_LOG_START = "local-log-start"  # a kind of LOG_EVENTS, which only tiered logs have
 
@@ -26,10 +28,8 @@ def is_tiered(config: Mapping[str, object], topic: str, metadata: pl.DataFrame, 
 
 def without_remote_segments(damage: pl.DataFrame, batches: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """The damage of a tiered log without the segments that are missing below the first one of their copy."""
-    copy = ("snapshot", "broker")
-    named = pl.col("file").str.extract(r"(\d{20})\.log$").cast(pl.Int64, strict=False)
-    files = pl.concat([batches.select(*copy, base=named), segments.select(*copy, base=named)])
-    first = files.group_by(copy).agg(first=pl.col("base").min())
-    judged = damage.join(first, on=copy, how="left", maintain_order="left")
-    is_remote = (pl.col("kind") == "missing") & (named < pl.col("first"))
+    files = pl.concat([batches.select(*COPY, base=BASE_IN_NAME), segments.select(*COPY, base=BASE_IN_NAME)])
+    first = files.group_by(COPY).agg(first=pl.col("base").min())
+    judged = damage.join(first, on=COPY, how="left", maintain_order="left")
+    is_remote = (pl.col("kind") == "missing") & (pl.col("first") > BASE_IN_NAME)
     return judged.filter(~is_remote.fill_null(False)).drop("first")
