@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ..replication.acks import Ranges
+from ..replication.clients.consumer import Consumer
 from ..replication.cluster import Cluster
 from ..replication.ledger import Breach, offsets
 from .compaction_truth import compacted_ranges, newest_value_stays
@@ -94,13 +95,16 @@ def _repeats(cluster: Cluster, name: str) -> list[Breach]:
 
 
 def no_consumer_loss(cluster: Cluster) -> list[Breach]:
-    """Every consumer has handled (without commits: polled) every record of the final log."""
+    """Every consumer has handled (without commits: polled) every record of the final log.
+
+    At the end of the run its application may still handle the records of its last poll: these are not lost.
+    """
     live = [consumer for consumer in cluster.consumers if consumer.alive]
     if cluster.config.has_group:
         ranges = cluster.log_ranges()
         if not live or not all(consumer.has_caught_up(ranges) for consumer in live):
             return []
-        found = _missed(cluster, "no member of the group", cluster.group.handled)
+        found = _missed(cluster, "no member of the group", cluster.group.handled, live)
         if cluster.config.poison != "crash":
             return found
         # The members never pass the record. A group that is behind has lost nothing.
@@ -111,18 +115,22 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
     return [
         breach
         for consumer in live
-        for breach in _missed(cluster, f"{consumer.name} never", handled.get(consumer.name, {}))
+        for breach in _missed(cluster, f"{consumer.name} never", handled.get(consumer.name, {}), [consumer])
     ]
 
 
-def _missed(cluster: Cluster, subject: str, handled: Mapping[int, Ranges]) -> list[Breach]:
-    """The first gap in each partition between the handled ranges of the final log."""
+def _missed(
+    cluster: Cluster, subject: str, handled: Mapping[int, Ranges], consumers: Iterable[Consumer]
+) -> list[Breach]:
+    """The first gap in each partition of the final log between what was handled and what these consumers handle now."""
     found: list[Breach] = []
+    under_way = [(partition, batch) for consumer in consumers for partition, batch in consumer.under_way]
     for partition, ends in enumerate(cluster.log_ranges()[: cluster.config.partitions]):
         if ends is None:
             continue
         hidden = [*hidden_ranges(cluster, partition), *compacted_ranges(cluster, partition)]
-        gap = _first_gap([*handled.get(partition, ()), *hidden], *ends)
+        current = [(batch.base, batch.end) for at, batch in under_way if at == partition]
+        gap = _first_gap([*handled.get(partition, ()), *current, *hidden], *ends)
         if gap is not None:
             text = f"{subject} handled {offsets(*gap)}"
             found.append(Breach("no-consumer-loss", cluster.loop.now, partition, text, *gap))

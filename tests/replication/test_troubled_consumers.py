@@ -76,6 +76,21 @@ def test_a_seek_back_repeats_and_a_seek_forward_skips(tmp_path: Path) -> None:
     assert "consumer-loss" in judged(forward, tmp_path / "run").findings()["rule"]
 
 
+@pytest.mark.parametrize("commit", ["auto", "after", "before"])
+def test_records_that_a_member_handles_at_the_end_of_the_run_are_not_lost(commit: str) -> None:
+    """The load is so short that the run ends while the last poll is handled."""
+    options = {
+        "partition.assignment.strategy": "range",
+        "simulation.commit": commit,
+        "simulation.handle.ms": 30_000,
+        "simulation.ops": 20,
+        "simulation.settle.ms": 1000,
+    }
+    cluster = Scenario("short", "kraft", options=options).run()
+    assert any(consumer.under_way for consumer in cluster.consumers)
+    assert not breaches(cluster, INVARIANTS)
+
+
 def test_latest_skips_the_first_records_of_an_added_partition_and_earliest_does_not(tmp_path: Path) -> None:
     skipping = ran("partitions-added")
     assert [breach.partition for breach in breaches(skipping, INVARIANTS)["no-consumer-loss"]] == [2]

@@ -76,6 +76,7 @@ class Consumer(Client):
         self._poll_acknowledged: dict[int, int] = {}
         self._retry_at = 0
         self._seek_to: int | None = None
+        self.under_way: Records = []  # polled, and the application has not handled them yet
 
     def next_op(self) -> int:
         """The number of this process's next operation."""
@@ -180,6 +181,7 @@ class Consumer(Client):
         if not records and not self.goal and not self._has_gaps:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
         self._history.polled(self.head(self._poll_op), records)
+        self.under_way = records
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
             self.finished = True
             self._on_goal()
@@ -223,6 +225,7 @@ class Consumer(Client):
             self._begin_poll()
 
     def _add_handled(self, records: Records) -> None:
+        self.under_way = []
         self._ledger.on_handled(self.name, records)
 
     def _send_commit(self, then: Callable[[], None]) -> None:
