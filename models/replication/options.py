@@ -50,6 +50,8 @@ OF_CLASSIC_MEMBERS = (
 POLICY = "group.consumer.migration.policy"
 # What a setting needs that only a group has.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
+MAX_LONG = (1 << 63) - 1  # Kafka's default of flush.messages and flush.ms
+UNLIMITED = ("retention.ms", "retention.bytes")  # where Kafka's -1 is no limit
 UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
 OPTIONS: dict[str, Option] = {
     name: Option(
@@ -91,6 +93,8 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
         raise ConfigError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
     if kind is not int or name == "acks":
         return option.attribute, value
+    if option.most == NEVER and (NEVER // option.scale < value <= MAX_LONG or (value == -1 and name in UNLIMITED)):
+        return option.attribute, NEVER
     if not option.least <= value <= option.most // option.scale:
         raise ConfigError(f"{name} must be {option.least} to {option.most // option.scale}, not {value}")
     return option.attribute, value * option.scale

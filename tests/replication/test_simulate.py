@@ -135,6 +135,18 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "setting", ["flush.messages=9223372036854775807", "flush.ms=9223372036854775807", "retention.ms=-1"]
+)
+def test_kafkas_values_for_no_limit_are_the_defaults(setting: str, tmp_path: Path) -> None:
+    for name, arguments in (("default", []), ("set", ["--set", setting])):
+        result = invoke("simulate", "--ops", "20", *arguments, "--out", tmp_path / name)
+        assert result.exit_code == 0, result.output
+    assert {file.read_bytes() for file in tmp_path.glob("*/history.jsonl")} == {
+        (tmp_path / "set" / "history.jsonl").read_bytes()
+    }
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("[config]\n'no.such' = 1", "unknown configuration 'no.such'"),
@@ -143,6 +155,7 @@ def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
         ("[config]\n'simulation.producers' = 0", "simulation.producers must be 1 to 1000, not 0"),
         ("[config]\n'simulation.brokers' = 1000000000", "simulation.brokers must be 1 to 99"),
         ("[config]\n'linger.ms' = 99999999999999999999", "linger.ms must be 0 to "),
+        ("[config]\n'flush.messages' = -1", "flush.messages must be 1 to "),
         ("[config]\n'replica.lag.time.max.ms' = -1", "replica.lag.time.max.ms must be 2 to "),
         ("[config]\n'simulation.topic' = 'a\"b'", "simulation.topic must be a legal topic name"),
         ("[broker.9]\n'flush.messages' = 1", "options for broker 9, but the brokers are 1 to 3"),
