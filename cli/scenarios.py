@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -100,16 +101,17 @@ def run(
     result = outcome(written.cluster, scenario)
     for broken, text in result.breaks.items():
         click.echo(f"{broken} was broken: {text}")
+    click.echo()
+    code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
     if page_folder is not None:
         overrides = [*(["--variant", variant] if variant else []), *([] if seed is None else ["--seed", str(seed)])]
         arguments = shlex.join([name, *overrides, *(part for text in settings for part in ("--set", text))])
         _write_page(replace(scenario, name=folder.name), page_folder, arguments)
-    click.echo()
-    code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
     if wrong := result.difference(scenario):
         if name in names() and scenario == original:
             raise UsageError(f"{name}: the outcome differs from its page: {wrong}")
-        click.echo(f"The outcome differs from what {name} expects: {wrong}")
+        if scenario.breaks or scenario.causes:
+            click.echo(f"The outcome differs from what {name} expects: {wrong}")
     broken_invariants = ", ".join(result.breaks) or "none"
     click.echo(f"Exit code {code}, from the verdict; invariants broken in the simulation: {broken_invariants}")
     ctx.exit(code)
@@ -192,9 +194,25 @@ def picture(scenario: Scenario, path: Path, description: str) -> None:
 
 def draw_picture(scenario: Scenario, figures: dict[str, Any], path: Path, description: str) -> None:
     """Draws the plot that a scenario names, from the figures of its judged run."""
-    from ..plots import PLOTS, draw, style
+    from ..plots import draw, style
 
-    subjects = PLOTS[scenario.picture].subjects(figures)
-    # A run without breaches may have no subject to report, but its page still shows the plot.
-    subject = subjects[0] if subjects else {"partition": figures["partitions"][0]["name"]}
-    style.save(draw(scenario.picture, figures, subject), path, description)
+    style.save(draw(scenario.picture, figures, _subject(scenario.picture, figures)), path, description)
+
+
+def _subject(picture: str, figures: dict[str, Any]) -> dict[str, Any]:
+    """What a page's plot shows. A run without breaches may have no subject to report, but its page still has a plot.
+
+    Raises UsageError if the plot shows a finding and the run has none.
+    """
+    from ..plots import PLOTS
+
+    subjects = PLOTS[picture].subjects(figures)
+    if subjects:
+        return subjects[0]
+    parameters = inspect.signature(PLOTS[picture].draw).parameters
+    if "finding" in parameters:
+        raise UsageError(
+            f"the run has no finding that the plot {picture} could show, so its page gets no picture; "
+            "name another plot as `picture` in the scenario file, see `logjudge plot --help`"
+        )
+    return {"partition": figures["partitions"][0]["name"]} if "partition" in parameters else {}
