@@ -13,7 +13,7 @@ from ..histories.simulation.bundle import Written
 from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
-from ..histories.simulation.truth_file import read_before_loss
+from ..histories.simulation.truth_file import handled_again, read_before_loss
 from ..models.exploration.message_trace import trace_messages
 from ..models.exploration.schedule import PATTERNS
 from ..models.replication.config import SECOND
@@ -117,13 +117,22 @@ def option(text: str) -> tuple[str, Any]:
         raise unknown_name("setting", repr(name), OPTIONS, "`logjudge simulate --help`")
     if value in ("true", "false"):
         return name, value == "true"
-    return name, int(value) if re.fullmatch("-?[0-9]{1,18}", value) else value
+    return name, int(value) if re.fullmatch("-?[0-9]{1,19}", value) else value
 
 
 def warn(scenario: Scenario, written: Written) -> None:
     """Print warnings about the scenario on stderr."""
     for warning in late_faults(scenario, written):
         click.echo(f"Warning: {warning}", err=True)
+
+
+def _group_line(group: dict[str, Any] | None) -> str:
+    if group is None:
+        return ""
+    return (
+        f"; generations of the group: {group['generations']}; "
+        f"longest time of a partition without an owner: {group['longest_without_owner'] / SECOND:.1f} s"
+    )
 
 
 def summary(written: Written) -> str:
@@ -150,6 +159,8 @@ def summary(written: Written) -> str:
     for what in ("duplicates", "reordered"):
         if truth[what]:
             lines.append(f"{what}: {sum(one['count'] for one in truth[what])}")
+    if truth["handled"]:
+        lines.append(f"records handled again: {handled_again(truth):,}" + _group_line(truth.get("group")))
     if not truth["final"]:
         lines.append("a partition had no leader at the end, so there are no final reads")
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from . import style
 from .time_axis import bands_of, draw_bands, lanes, seconds, seconds_axis
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -27,6 +28,8 @@ HEIGHT = 0.64
 UNOWNED: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": style.FAINT, "hatch": "////", "linewidth": 0}
 BOTH: dict[str, Any] = {"facecolor": "none", "edgecolor": style.RED, "linewidth": 2}
 CRASHED: dict[str, Any] = {"marker": "X", "color": style.RED, "markeredgecolor": style.PAPER, "markersize": 9}
+REFUSED: dict[str, Any] = {"marker": "x", "color": style.RED, "markersize": 6}
+COMMITTED: dict[str, Any] = {"marker": "|", "color": style.FAINT, "markersize": 8}
 
 Record = dict[str, Any]
 
@@ -194,7 +197,7 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
     axis.spines["left"].set_visible(False)
     is_known = any(hold.generation is not None for row in rows for hold in row.holds)
     axis.set_title("owner" + (f" and {_generation_word(rows[0])}" if is_known else ""))
-    _legend(axis, {name: colours[name] for name in members[:MAX_MEMBERS]}, bool(gaps), bool(overlaps))
+    _legend(axis, {name: colours[name] for name in members[:MAX_MEMBERS]}, _marks(rows, bool(gaps), bool(overlaps)))
 
 
 def _generation_word(row: Row) -> str:
@@ -219,15 +222,31 @@ def _draw_commits(axis: Axes, number: int, commits: list[list[Any]]) -> None:
     xs = [x for time in accepted for x in (time, time, float("nan"))]
     axis.plot(xs, [low + 0.02, low + 0.12, low] * len(accepted), color=style.FAINT, linewidth=0.9, zorder=5)
     refused = [seconds(time) for time, _, _, ok in commits if not ok]
-    axis.plot(refused, [low + 0.07] * len(refused), linestyle="", marker="x", color=style.RED, markersize=6, zorder=7)
+    axis.plot(refused, [low + 0.07] * len(refused), linestyle="", zorder=7, **REFUSED)
 
 
-def _legend(axis: Axes, colours: dict[str, str], has_gaps: bool, has_overlaps: bool) -> None:
+def _marks(rows: list[Row], has_gaps: bool, has_overlaps: bool) -> list[Artist]:
+    """The legend's entries for what the figure shows beside the members."""
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = [Patch(facecolor=colour, label=style.printable(name, 16)) for name, colour in colours.items()]
-    if has_gaps:
-        handles.append(Patch(**UNOWNED, label="no owner"))
-    if has_overlaps:
-        handles.append(Patch(**BOTH, label="two owners"))
-    style.legend(axis, handles=handles, ncols=min(len(handles), 7), columnspacing=1.2)
+    accepted = {ok for row in rows for *_, ok in row.commits}
+    tick, cross = (Line2D([], [], linestyle="", **look) for look in (COMMITTED, REFUSED))
+    known: list[tuple[bool, Artist, str]] = [
+        (has_gaps, Patch(**UNOWNED), "no owner"),
+        (has_overlaps, Patch(**BOTH), "two owners"),
+        (True in accepted, tick, "commit"),
+        (False in accepted, cross, "refused commit"),
+        (any(hold.crashed for row in rows for hold in row.holds), Line2D([], [], linestyle="", **CRASHED), "crash"),
+    ]
+    for _, mark, label in known:
+        mark.set_label(label)
+    return [mark for is_shown, mark, _ in known if is_shown]
+
+
+def _legend(axis: Axes, colours: dict[str, str], marks: list[Artist]) -> None:
+    from matplotlib.patches import Patch
+
+    members = [Patch(facecolor=colour, label=style.printable(name, 16)) for name, colour in colours.items()]
+    handles = [*members, *marks]
+    style.legend(axis, handles=handles, ncols=min(len(handles), 8), columnspacing=1.2)

@@ -64,6 +64,19 @@ def test_the_title_names_the_longest_time_of_two_owners_or_none(tmp_path: Path) 
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "marks"),
+    [
+        ("group-zombie-member", ["no owner", "two owners", "commit", "refused commit"]),
+        ("commit-after-handle", ["no owner", "commit", "crash"]),
+    ],
+)
+def test_the_legend_has_each_mark_of_the_figure_and_no_other(name: str, marks: list[str], tmp_path: Path) -> None:
+    figure = draw("owners", figures_of(written_run(name, tmp_path).folder), {})
+    [legend] = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
+    assert [text for entry in legend.get_texts() if (text := entry.get_text()) not in ("c0", "c1")] == marks
+
+
 @pytest.mark.parametrize("name", ["group-eager-rebalance", "group-consumer-protocol"])
 def test_without_clients_records_the_coordinators_log_names_the_owners(name: str, tmp_path: Path) -> None:
     """Each assignment that a member recorded is in the log, too, at about the same time."""

@@ -17,7 +17,7 @@ from ...models.replication.scenario import Scenario
 from ..references import markdown_link, with_links
 from .outcome import Outcome, outcome
 from .scenario_file import dump
-from .truth_file import read_before_loss, truth
+from .truth_file import handled_again, read_before_loss, truth
 
 GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario file instead. -->"
 
@@ -83,10 +83,11 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
         ("ISR shrinks", str(known["isr_shrinks"])),
         ("duplicates, reordered records", ", ".join(repeats)),
     ]
+    if known["handled"]:
+        rows.append(("records handled again", str(handled_again(known))))
     if group := group_truth(cluster):
         rows += [
             ("generations of the group", str(group["generations"])),
-            ("records handled again", str(group["handled_again"])),
             ("longest time of a partition without an owner", f"{group['longest_without_owner'] / SECOND:.1f} s"),
         ]
         if "behind" in group:

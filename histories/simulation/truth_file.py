@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...models.exploration.group_truth import group_truth
+from ...models.exploration.group_truth import count_repeats, group_truth
 from ...models.exploration.processing_truth import processing_truth
 from ...models.exploration.transaction_truth import transaction_truth
 from ...models.exploration.truth import (
@@ -239,3 +239,10 @@ def read_before_loss(known: dict[str, Any]) -> str:
     """How many of the lost records had been read, in words; `known` is a truth file's content with losses."""
     read, count = known["lost_but_read_before"], known["lost_acked_count"]
     return f"{'all' if read == count else f'{read:,}' if read else 'none'} of them had been read"
+
+
+def handled_again(known: dict[str, Any]) -> int:
+    """How often the group, or each consumer without one, handled a record again; `known` is a truth file's content."""
+    if "group" in known:
+        return int(known["group"]["handled_again"])
+    return sum(count_repeats(ranges) for parts in known["handled"].values() for ranges in parts.values())

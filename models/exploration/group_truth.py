@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..replication.cluster import Cluster
@@ -21,7 +22,7 @@ def group_truth(cluster: Cluster) -> dict[str, Any] | None:
     return {
         "generations": len(group.generations),
         "commits": len(group.acknowledged),
-        "handled_again": sum(_handled_again(ranges) for ranges in group.handled.values()),
+        "handled_again": sum(map(count_repeats, group.handled.values())),
         "longest_without_owner": max((_longest_gap(cluster, partition) for partition in partitions), default=0),
         **lag,
     }
@@ -34,9 +35,10 @@ def _lag(cluster: Cluster) -> int:
     return sum(log.end - max(log.start, done.get(partition, 0)) for partition, log in ends if log is not None)
 
 
-def _handled_again(ranges: list[tuple[int, int]]) -> int:
-    """The number of times that offsets were handled again."""
-    return sum(end - base for base, end in ranges) - len({o for base, end in ranges for o in range(base, end)})
+def count_repeats(ranges: Iterable[Sequence[int]]) -> int:
+    """The number of times that offsets were handled again. Ranges: the first offset and that after the last."""
+    known = [(base, end) for base, end in ranges]
+    return sum(end - base for base, end in known) - len({o for base, end in known for o in range(base, end)})
 
 
 def _longest_gap(cluster: Cluster, partition: int) -> int:

@@ -24,6 +24,7 @@ from logjudge.histories.simulation.outcome import outcome
 from logjudge.histories.simulation.pages import digest, page
 from logjudge.histories.simulation.scenario_file import FAULT_KEYS, KEYS, dump, parse
 from logjudge.histories.simulation.scenarios import THEMES, by_theme, load, names
+from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import INVARIANTS
 from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.exploration.truth import losses
@@ -32,6 +33,7 @@ from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.kinds import FAULTS
 from logjudge.models.replication.options import OPTIONS
+from logjudge.plots import PLOTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
@@ -97,7 +99,7 @@ def test_the_picture_is_generated(name: str, tmp_path: Path) -> None:
             "commit-before-handle",
             "c0 crashes; it had read up to offset 269, handled up to offset 261, committed up to offset 269",
         ),
-        ("commit-after-handle", "c0 starts at offset 261"),
+        ("commit-after-handle", "c0 handles offsets 254 to 260 again"),
         ("delete-records", "an administrator deletes the records below offset 150"),
         ("idempotence", "20 of 1000 messages are lost with their connections"),
         ("isr-slow-node", "messages between broker 3 and the others take 300 ms longer"),
@@ -220,6 +222,58 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
 
 def test_the_judge_names_the_reset_that_skipped_records() -> None:
     assert "consumer-reset" in {cause["cause"] for cause in judged("offset-reset-latest").causes()}
+
+
+def test_a_consumer_repeats_what_it_had_handled_and_not_committed() -> None:
+    """The later a crash after the last commit, the more; without a commit everything."""
+    scenario = load("commit-after-handle")
+    rare = replace(scenario, options={**scenario.options, "auto.commit.interval.ms": 5000})
+    again = [(known := group_truth(cluster)) and known["handled_again"] for cluster in (ran(scenario.name), rare.run())]
+    assert again == [7, 261]
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"simulation.commit": "none"}, None),
+        ({"simulation.commit": "after"}, "records handled again: 0"),
+        (
+            {"simulation.commit": "after", "partition.assignment.strategy": "range"},
+            "records handled again: 0; generations of the group: 1; "
+            "longest time of a partition without an owner: 0.0 s",
+        ),
+    ],
+)
+def test_the_summary_counts_what_consumers_handled_again(
+    settings: dict[str, str], line: str | None, tmp_path: Path
+) -> None:
+    arguments = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    output = invoke("simulate", "--ops", 20, *arguments, "--out", tmp_path / "run").output
+    found = [text for text in output.splitlines() if text.startswith("records handled again")]
+    assert found == ([] if line is None else [line])
+
+
+@pytest.mark.parametrize("picture", sorted(PLOTS))
+def test_a_run_without_breaches_gets_a_page_whatever_its_picture(picture: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(f'picture = "{picture}"\n[config]\n"simulation.ops" = 10\n"simulation.consumers" = 0\n')
+    arguments = ["scenarios", "run", file, "--out", tmp_path / "run", "--page", tmp_path]
+    if picture in ("around", "cycles"):
+        assert f"no finding that the plot {picture} could show" in str(invoke(*arguments).exception)
+        assert (tmp_path / "run-judged" / "verdict.json").exists()
+    else:
+        assert invoke(*arguments).exit_code == 0
+        assert "<svg" in (tmp_path / "run.svg").read_text()
+
+
+@pytest.mark.parametrize(("expected", "is_compared"), [("", False), ('breaks = ["no-divergence"]\n', True)])
+def test_only_a_file_with_an_expectation_is_compared_with_it(expected: str, is_compared: bool, tmp_path: Path) -> None:
+    scenario = replace(load("acks1-failover"), breaks=(), causes=())
+    file = tmp_path / "mine.toml"
+    file.write_text(expected + dump(scenario))
+    output = invoke("scenarios", "run", file, "--out", tmp_path / "run").output
+    assert "no-acknowledged-loss was broken" in output
+    assert ("The outcome differs" in output) == is_compared
 
 
 def short_file(folder: Path, at_ms: int) -> str:
