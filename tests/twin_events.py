@@ -148,6 +148,18 @@ def is_outlived(twin: Any, tombstone: str) -> bool:
     )
 
 
+def returned_after(twin: Any, value: str, offset: int, time: int) -> bool:
+    """Did the final reads, which began after a time, return it? Then nothing had removed it by that time."""
+    mine = [read for read in twin.reads if read.process == "final" and read.done >= twin.healed]
+    if not twin.final or not mine:
+        return False
+    set_at = [op.done for op in twin.ops if op.process == "final" for _ in (*places(op, "assign"), *places(op, "seek"))]
+    first = min(read.done for read in mine)
+    return min([max(set_at, default=first), first]) > time and any(
+        (read.value, read.offset) == (value, offset) for read in mine
+    )
+
+
 def is_cut_off(twin: Any, send: Send) -> bool:
     """Was it acknowledged before the record was sent that replaced a lost one at its offset, or at a lower one?"""
     return send.offset is not None and any(

@@ -201,10 +201,10 @@ class Twin:
         for offset, values in self.held().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
-                visible = self.visible(offset, value, process)
                 there = not sent_by_then or not sent or min(send.begun for send in sent) <= time
                 moved = any(offset < start and since <= time for start, since in self.moves)
-                if visible and there and not moved and self.taken_since(value) > time:
+                present = twin_events.returned_after(self, value, offset, time) or self.taken_since(value) > time
+                if present and self.visible(offset, value, process) and there and not moved:
                     found.add(offset)
         return found
 

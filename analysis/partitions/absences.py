@@ -8,8 +8,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..extremes import least
 from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
 from .entries import Ints
+from .marks import is_final_read
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in
 
@@ -34,13 +36,21 @@ def existing(p: Partition) -> Existing:
 
     Legally absent and aborted records are excluded: a consumer cannot skip them.
     """
-    return _existing(p, p.entries.filter(p.committed), p.legally_absent)
+    return _existing(p, p.entries.filter(p.committed), p.legally_absent, _removable(p))
 
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
     """`existing` for a read_uncommitted consumer, which also sees records of aborted transactions."""
-    return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED))
+    return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), _removable(p))
+
+
+def existing_unless_compacted(p: Partition, reads_uncommitted: bool) -> Existing:
+    """The existing offsets if compaction removed only what it surely did, and nothing of `maybe_compacted`."""
+    removed = superseded(p)
+    if reads_uncommitted:
+        return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), removed)
+    return _existing(p, p.entries.filter(p.committed), p.legally_absent, removed)
 
 
 @once
@@ -50,15 +60,25 @@ def lasting(p: Partition) -> Offsets:
     return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
-def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Existing:
+def _removable(p: Partition) -> pl.DataFrame:
+    return pl.concat([superseded(p), maybe_compacted(p)])
+
+
+def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame, removable: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
-    compacted = _compacted_since(p, entries["value"])
+    compacted = _compacted_since(removable, entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
     cleaned = ranges_in(ranges.filter(reason=COMPACTED))
     until = np.minimum(p.log_start.since(offsets), compacted)
     until[never.hold(offsets)] = MIN_INT64
     # The time at which the cleaner removed a record is not recorded, unless the history has its replacement.
     until[cleaned.hold(offsets) & (compacted == MAX_INT64)] = MIN_INT64
+    if p.final is not None:
+        # What the final reads returned was in the log until then, so nothing had removed it before.
+        final_reads = p.reads.filter(is_final_read(p.final.processes, p.last_heal))
+        begun = min(p.final.since, least(final_reads["completed"], p.final.since))
+        is_returned = entries["in_final"].to_numpy() & ~never.hold(offsets)
+        until[is_returned] = np.maximum(until[is_returned], begun)
     offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
     if not len(offsets):
         return Existing(offsets, until)
@@ -66,9 +86,9 @@ def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame) -> Exis
     return Existing(offsets[starts], np.maximum.reduceat(until, starts))
 
 
-def _compacted_since(p: Partition, values: pl.Series) -> Ints:
-    """The time (ns) from which on compaction may have removed each value."""
-    gone = pl.concat([superseded(p), maybe_compacted(p)]).group_by("value").agg(pl.col("since").min())
+def _compacted_since(removable: pl.DataFrame, values: pl.Series) -> Ints:
+    """The time (ns) from which on compaction may have removed each value; `removable` has the columns value, since."""
+    gone = removable.group_by("value").agg(pl.col("since").min())
     if not len(gone):
         return np.full(len(values), MAX_INT64, np.int64)
     since = values.to_frame("value").join(gone, on="value", how="left", maintain_order="left")["since"]

@@ -11,7 +11,6 @@ import polars as pl
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..extremes import greatest, least
-from ..partitions.absences import existing, existing_uncommitted
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.entries import Mask
@@ -21,7 +20,7 @@ from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
 from .group_commits import Group, commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
-from .loss import lost_sends
+from .passed_records import compaction_reason, existing_for_group, is_lost
 from .rule import EvidenceLike, Result, Row, Rule, Unknown, finding, seconds, where
 
 
@@ -48,7 +47,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     group.
     Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
     the record. A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
-    Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
+    Only __consumer_offsets shows the commit, and a member of the group recorded nothing. Compaction may have removed
+    the record: run.json does not set cleanup.policy, a later record has its key, and the final reads did not return it.
     """
     recorders = p.context.filter(kind="handles")["process"]
     offsets = p.entries["offset"].to_numpy()
@@ -57,12 +57,16 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         commits = _with_stored(p, group, known)
         polled = p.reads.filter(group.is_member)
         first, is_reset = _first_position(p, group, polled)
-        existed = _existing_for_group(p, group, commits, first, polled)
-        is_passed = existed & (offsets < max(first, int(commits["offset"][-1]) if len(commits) else 0))
+        existed, may_have_existed = existing_for_group(p, group, commits, first, polled)
+        is_below = offsets < max(first, int(commits["offset"][-1]) if len(commits) else 0)
+        is_passed = existed & is_below
         recorded = _handled(p, group, commits)
         handled = recorded if recorders.is_in(group.members).any() else recorded | _polled(p, group)
         handled = handled | _with_handled_value(p, handled)
         missed = np.unique(offsets[is_passed & ~handled])
+        doubtful = np.unique(offsets[may_have_existed & is_below & ~handled])
+        if len(doubtful):
+            yield Unknown(compaction_reason(p, group, doubtful))
         done = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
             yield Unknown(f"no member of {group} recorded handle events of {p.name}, but other consumers did")
@@ -119,7 +123,7 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
         # After a truncation, an earlier commit is of records that had these offsets before.
-        sends = p.sends.filter(pl.col("outcome") != "fail", ~_is_lost(p), offset=int(run[0]))
+        sends = p.sends.filter(pl.col("outcome") != "fail", ~is_lost(p), offset=int(run[0]))
         since = covering.filter(pl.col("completed") >= least(sends["invoked"], MIN_INT64))
         row = (since if len(since) else covering).row(0, named=True)
         when = "at" if row["kind"] == "commit" else "before"
@@ -176,7 +180,7 @@ def _finding(
     p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: EvidenceLike
 ) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~_is_lost(p)
+    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~is_lost(p)
     values = p.entries_between(first, last).filter(is_missed)["value"]
     sends = p.sends.filter(pl.col("value").is_in(values.implode()), offset=first).head(1).select("value", "at").rows()
     return finding(
@@ -189,11 +193,6 @@ def _finding(
         processes=[group.id] if group.id else [],
         severity=severity,
     )
-
-
-def _is_lost(p: Partition) -> pl.Expr:
-    """Selects rows of values that the log lost."""
-    return pl.col("value").is_in(lost_sends(p)["value"].implode())
 
 
 @Rule(
@@ -243,7 +242,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
 def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> list[str]:
     """The first lost record at an offset where a member read another record between two commits (ns)."""
     again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
-    lost = p.entries.filter(_is_lost(p)).select("offset", "value")
+    lost = p.entries.filter(is_lost(p)).select("offset", "value")
     both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
     return both.sort("offset")["value"].head(1).to_list()
 
@@ -349,28 +348,6 @@ def _at_rows(p: Partition, rows: pl.Series) -> Mask:
 def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
     """All entries at the offsets: without a recorded value any of them may be meant."""
     return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
-
-
-# Entries at whose offset the final reads returned another value, so that the log lost them.
-_IS_REPLACED = ~pl.col("in_final") & pl.col("in_final").any().over("offset")
-
-
-def _existing_for_group(p: Partition, group: Group, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Mask:
-    """Entries that were visible to the group when it passed them, and that the log did not lose."""
-    reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
-    held = existing_uncommitted(p) if reads_uncommitted else existing(p)
-    there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
-    visible = pl.lit(True) if reads_uncommitted else p.committed
-    present = p.entries.select(visible & ~_is_lost(p) & ~_IS_REPLACED).to_series().to_numpy()
-    return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
-
-
-def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
-    """The time (ns) when the group passed each offset: by a commit, or by its first poll, which began at `first`."""
-    done = np.append(commits["completed"].to_numpy(), MAX_INT64)
-    covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
-    skipped = np.where(offsets < first, least(polled["completed"], MAX_INT64), MAX_INT64)
-    return np.asarray(np.minimum(done[covered], skipped))
 
 
 def _runs(offsets: Offsets, between: Offsets) -> list[Offsets]:

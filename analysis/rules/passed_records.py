@@ -1,0 +1,68 @@
+"""The records that a group passed: which were there when it did, and of which that is not known."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import MAX_INT64
+from ..extremes import least
+from ..partitions.absences import (
+    Existing,
+    existing,
+    existing_uncommitted,
+    existing_unless_compacted,
+    maybe_compacted,
+)
+from ..partitions.entries import Mask
+from ..partitions.partition import Offsets, Partition
+from ..wording import plural
+from .group_commits import Group
+from .loss import lost_sends
+from .rule import where
+
+
+def is_lost(p: Partition) -> pl.Expr:
+    """Selects rows of values that the log lost."""
+    return pl.col("value").is_in(lost_sends(p)["value"].implode())
+
+
+# Entries at whose offset the final reads returned another value, so that the log lost them.
+_IS_REPLACED = ~pl.col("in_final") & pl.col("in_final").any().over("offset")
+
+
+def existing_for_group(
+    p: Partition, group: Group, commits: pl.DataFrame, first: int, polled: pl.DataFrame
+) -> tuple[Mask, Mask]:
+    """Entries that were visible to the group when it passed them, and that the log did not lose.
+
+    Also those of which this is not known, as compaction may have removed them before.
+    """
+    reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
+    visible = pl.lit(True) if reads_uncommitted else p.committed
+    present = p.entries.select(visible & ~is_lost(p) & ~_IS_REPLACED).to_series().to_numpy()
+
+    def still_there(held: Existing) -> Mask:
+        there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
+        return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
+
+    existed = still_there(existing_uncommitted(p) if reads_uncommitted else existing(p))
+    if not len(maybe_compacted(p)):
+        return existed, np.zeros_like(existed)
+    return existed, still_there(existing_unless_compacted(p, reads_uncommitted)) & ~existed
+
+
+def compaction_reason(p: Partition, group: Group, offsets: Offsets) -> str:
+    """The clause that compaction may have removed the records at these offsets before the group passed them."""
+    records = f"{plural(len(offsets), 'record')} at {where(p, int(offsets[0]), int(offsets[-1]))}"
+    reason = f"compaction may have removed {records} before {group} passed {'it' if len(offsets) == 1 else 'them'}"
+    has_policy = "cleanup.policy" in p.settings.topic(p.topic)
+    return reason if has_policy else f"{reason}, and run.json does not set cleanup.policy of {p.topic}"
+
+
+def _passed(offsets: Offsets, commits: pl.DataFrame, first: int, polled: pl.DataFrame) -> Offsets:
+    """The time (ns) when the group passed each offset: by a commit, or by its first poll, which began at `first`."""
+    done = np.append(commits["completed"].to_numpy(), MAX_INT64)
+    covered = np.searchsorted(np.maximum.accumulate(commits["offset"].to_numpy()), offsets, "right")
+    skipped = np.where(offsets < first, least(polled["completed"], MAX_INT64), MAX_INT64)
+    return np.asarray(np.minimum(done[covered], skipped))
