@@ -93,11 +93,12 @@ class MessageTracer:
                 if batch.partition == self._partition
             ]
             return ", ".join(error or f"acknowledged at offset {base}" for error, base in own), True
-        for result in response.results:
-            if result.partition == self._partition:
-                count = sum(batch.count for batch in result.batches)
-                text = result.error or f"{_records(count)}, high watermark {result.hw}"
-                return text, bool(result.error or count)
+        for part in response.parts:
+            if part.partition == self._partition:
+                if part.error:
+                    return part.error, True
+                count = sum(batch.count for batch in part.batches)
+                return f"{_records(count)}, high watermark {part.hw}", count > 0
         return "nothing for this partition", False
 
     def _add(self, source: int, target: int, text: str, is_response: bool, matters: bool) -> Message:

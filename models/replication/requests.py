@@ -16,7 +16,7 @@ from .network import Connection
 from .ports import OffsetRange
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
-from .storage.replica_log import UNDEFINED_END, EpochEnd
+from .storage.replica_log import EpochEnd
 from .storage.transactions import AbortedTransaction
 
 # Kafka's error names, as clients and histories see them.
@@ -67,6 +67,9 @@ class BatchResult(NamedTuple):
     base: int
 
 
+UNDECIDED = BatchResult(TIMED_OUT, -1)
+
+
 @dataclass(slots=True, eq=False)
 class ProduceRequest(Request):
     """Batches for partitions that one broker leads; `results` are set as they are replicated."""
@@ -79,11 +82,12 @@ class ProduceRequest(Request):
     verified: dict[int, Verification] | None = field(default=None, init=False)  # by index of a batch
 
     def __post_init__(self) -> None:
-        self.results = [BatchResult(TIMED_OUT, -1)] * len(self.batches)
+        self.results = [UNDECIDED] * len(self.batches)
 
 
-class FetchPart(NamedTuple):
-    """A partition in a fetch request."""
+@dataclass(slots=True, eq=False)
+class FetchPart:
+    """A partition in a fetch request, and below `start` in its response."""
 
     partition: int
     offset: int
@@ -91,18 +95,13 @@ class FetchPart(NamedTuple):
     last_epoch: int  # of the last record before the offset; -1: unknown
     start: int  # the follower's log start offset
 
-
-class FetchResult(NamedTuple):
-    """A partition in a fetch response; -1: not in this response."""
-
-    partition: int
-    error: str
-    batches: list[Batch]
-    hw: int = -1
-    start: int = -1  # log start offset
-    epoch_start: int = -1  # start offset of the leader epoch
-    log_end: int = -1  # only for OUT_OF_RANGE
-    diverging: EpochEnd = UNDEFINED_END  # only for TRUNCATED: where the logs diverge, as the leader found
+    error: str = field(init=False)
+    batches: list[Batch] = field(init=False)  # without error, as the next two
+    hw: int = field(init=False)
+    epoch_start: int = field(init=False)  # start offset of the leader epoch
+    leader_start: int = field(init=False)  # without error, and for OUT_OF_RANGE: the leader's log start offset
+    leader_end: int = field(init=False)  # only for OUT_OF_RANGE
+    diverging: EpochEnd = field(init=False)  # only for TRUNCATED: where the logs diverge, as the leader found
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +115,6 @@ class FetchRequest(Request):
     fetcher: int = 0  # of the follower
     max_bytes: FetchLimits | None = None
     deadline: int = field(default=0, init=False)
-    results: list[FetchResult] = field(default_factory=list, init=False)
     used_bytes: int = field(default=0, init=False)  # of the response
 
 

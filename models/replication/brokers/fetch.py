@@ -14,7 +14,6 @@ from ..requests import (
     TRUNCATED,
     FetchPart,
     FetchRequest,
-    FetchResult,
 )
 from ..sizes import BatchSize, batch_sizes
 from ..storage.batches import Batch
@@ -53,8 +52,8 @@ class FetchHandler(BrokerPart):
             self._handle_consumer(request)
             return
         urgent = self._read_all(request)
-        for part, result in zip(request.parts, request.results, strict=True):
-            if result.error:
+        for part in request.parts:
+            if part.error:
                 continue
             replica = self._manager.replicas[part.partition]
             if replica.record_fetch(follower, part.offset, part.start, self._process.wall_clock()) is None:
@@ -80,43 +79,41 @@ class FetchHandler(BrokerPart):
 
     def _read_all(self, request: FetchRequest) -> bool:
         """Fill in the response from the log; returns whether it has records or errors."""
-        results: list[FetchResult] = []
         urgent = False
         if request.max_bytes is not None:
             request.used_bytes = 0
         for part in request.parts:
-            result = self._read(part, request)
-            if result.error or result.batches:
+            part.error = self._read(part, request)
+            if part.error or part.batches:
                 urgent = True
-            results.append(result)
-        request.results = results
         return urgent
 
-    def _read(self, part: FetchPart, request: FetchRequest) -> FetchResult:
-        partition, offset, epoch, last_epoch, _ = part
+    def _read(self, part: FetchPart, request: FetchRequest) -> str:
+        """Fill in a partition of the response; returns its error."""
+        partition, offset = part.partition, part.offset
         follower = request.follower
         replica = self._manager.replicas.get(partition)
         rules = self._rules
         if replica is None:
-            return FetchResult(partition, NOT_LEADER, [])
+            return NOT_LEADER
         leads = replica.leader == replica.broker
         if not leads and (follower >= 0 or not rules.era.reads_followers):
-            return FetchResult(partition, NOT_LEADER, [])
-        error = rules.check_epoch(replica, epoch) if epoch >= 0 else NONE
+            return NOT_LEADER
+        if part.leader_epoch >= 0 and (error := rules.check_epoch(replica, part.leader_epoch)):
+            return error
         log = replica.log
-        if error:
-            return FetchResult(partition, error, [])
+        last_epoch = part.last_epoch
         is_validated = follower < 0 <= last_epoch and rules.era.consumers_validate
         if is_validated and not log.has_in_last_epoch(last_epoch, offset):
             # Check epochs first: beyond the leader's end the logs diverge, so the error is truncation, not
             # OFFSET_OUT_OF_RANGE (KIP-320). Simplification: each fetch validates the position, not a separate request.
             found = log.end_of_epoch(last_epoch)
             if 0 <= found.end < offset:
-                return FetchResult(partition, TRUNCATED, [], diverging=found)
+                part.diverging = found
+                return TRUNCATED
         if offset > log.end or offset < log.start:
-            if not leads and offset > log.end:
-                return FetchResult(partition, NOT_AVAILABLE, [])
-            return FetchResult(partition, OUT_OF_RANGE, [], start=log.start, log_end=log.end)
+            part.leader_start, part.leader_end = log.start, log.end
+            return NOT_AVAILABLE if not leads and offset > log.end else OUT_OF_RANGE
         below = log.end if follower >= 0 else replica.hw
         aborted = request.aborted
         if aborted is not None:
@@ -128,7 +125,9 @@ class FetchHandler(BrokerPart):
             batches = self._within_bytes(request, partition, batches, request.max_bytes)
         if aborted is not None and batches:
             aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
-        return FetchResult(partition, NONE, batches, replica.hw, log.start, replica.epoch_start)
+        part.batches, part.hw = batches, replica.hw
+        part.epoch_start, part.leader_start = replica.epoch_start, log.start
+        return NONE
 
     def _within_bytes(
         self, request: FetchRequest, partition: int, batches: list[Batch], max_bytes: FetchLimits

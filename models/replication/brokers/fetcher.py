@@ -20,7 +20,6 @@ from ..requests import (
     EpochRequest,
     FetchPart,
     FetchRequest,
-    FetchResult,
 )
 from ..storage.batches import Batch
 from .disk import Disk
@@ -213,17 +212,17 @@ class Fetcher(BrokerPart):
             return
         self.request = None
         failed = False
-        for result in request.results:
-            if result.partition not in self.fetching:
+        for part in request.parts:
+            if part.partition not in self.fetching:
                 continue  # it has another leader by now
-            if result.error:
-                failed = self._handle_error(result) or failed
+            if part.error:
+                failed = self._handle_error(part) or failed
             else:
-                self._append(result)
-                if result.batches and request.max_bytes is not None:
+                self._append(part)
+                if part.batches and request.max_bytes is not None:
                     # The others get their turn first (PartitionStates.updateAndMoveToEnd).
-                    self.fetching.remove(result.partition)
-                    self.fetching.append(result.partition)
+                    self.fetching.remove(part.partition)
+                    self.fetching.append(part.partition)
         if self.is_closed:
             return
         if failed:
@@ -231,8 +230,8 @@ class Fetcher(BrokerPart):
         else:
             self.step()
 
-    def _append(self, result: FetchResult) -> None:
-        partition, batches, mark = result.partition, result.batches, result.hw
+    def _append(self, fetched: FetchPart) -> None:
+        partition, batches, mark = fetched.partition, fetched.batches, fetched.hw
         replica = self._manager.replicas[partition]
         log = replica.log
         if batches:
@@ -247,9 +246,9 @@ class Fetcher(BrokerPart):
             self._manager.after_append(replica)
         if self._quota.is_set and self._quota.throttles(partition):
             self._count_traffic(partition, batches, log.end >= mark)
-        if result.start > log.start:
-            log.advance_start(result.start)
-        if replica.log_view != replica.epoch and log.end >= result.epoch_start:
+        if fetched.leader_start > log.start:
+            log.advance_start(fetched.leader_start)
+        if replica.log_view != replica.epoch and log.end >= fetched.epoch_start:
             replica.log_view = replica.epoch
         new = mark if mark < log.end else log.end
         if new != replica.hw:
@@ -263,13 +262,14 @@ class Fetcher(BrokerPart):
             self._quota.record(batches, self._process.loop.now)
         (self._caught_up.add if has_everything else self._caught_up.discard)(partition)
 
-    def _handle_error(self, result: FetchResult) -> bool:
+    def _handle_error(self, fetched: FetchPart) -> bool:
         """Handle an error of one partition; returns whether to back off."""
-        error, start = result.error, result.start
-        replica = self._manager.replicas[result.partition]
-        self._process.report("fetch-error", result.partition, self.leader, error, replica.log.end)
+        error = fetched.error
+        replica = self._manager.replicas[fetched.partition]
+        self._process.report("fetch-error", fetched.partition, self.leader, error, replica.log.end)
         if error == OUT_OF_RANGE:
-            end = result.log_end  # Simplification: it comes with the error, not by ListOffsets
+            # Simplification: they come with the error, not by ListOffsets.
+            start, end = fetched.leader_start, fetched.leader_end
             if end < replica.log.end:
                 # Old brokers with unclean elections disabled halted here; simplification: they truncate.
                 self._disk.truncate(replica, end, "out-of-range", (end,))

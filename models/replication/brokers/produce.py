@@ -100,29 +100,32 @@ class ProduceHandler(BrokerPart):
         for index, batch in enumerate(request.batches):
             replica = replicas.get(batch.partition)
             if replica is None or replica.leader != replica.broker:
-                self._decide(request, index, NOT_LEADER)
+                self._decide(request, index, BatchResult(NOT_LEADER, -1))
                 continue
             if verifier is not None and (error := verifier.error(request, index)):
-                self._decide(request, index, error)
+                self._decide(request, index, BatchResult(error, -1))
                 continue
             if limit < NEVER and self._is_larger(batch, limit):
-                self._decide(request, index, TOO_LARGE)
+                self._decide(request, index, BatchResult(TOO_LARGE, -1))
                 continue
-            error, base = replica.append(batch, acks, self._next_uid())
+            result = replica.append(batch, acks, self._next_uid())
+            error, base = result
             if error == OUT_OF_ORDER:
                 state = replica.log.producers[batch.pid]
                 last = state.recent[-1].last_sequence if state.recent else -1
                 process.report("out-of-order", batch.partition, batch.pid, replica.log.end, batch.sequence, last)
             if error and error != DUPLICATE:
-                self._decide(request, index, error, base)
+                self._decide(request, index, result)
                 continue
             if not error:
                 self._ledger.on_appended(batch, replica.epoch)
                 manager.after_append(replica)
-            if acks != -1 or replica.hw >= base + batch.count:
-                self._decide(request, index, NONE, base)
             else:
-                replica.purgatory.append(DelayedProduce(base + batch.count, request, index, base))
+                result = BatchResult(NONE, base)  # of the batch that this one repeats
+            if acks != -1 or replica.hw >= base + batch.count:
+                self._decide(request, index, result)
+            else:
+                replica.purgatory.append(DelayedProduce(base + batch.count, request, index, result))
                 waits = True
         if not waits:
             self._respond(request)
@@ -137,18 +140,19 @@ class ProduceHandler(BrokerPart):
         mark, purgatory = replica.hw, replica.purgatory
         while purgatory and purgatory[0].required <= mark:
             delayed = purgatory.popleft()
-            self._complete(delayed, replica.error_of_committed(), delayed.base)
+            error = replica.error_of_committed()
+            self._complete(delayed, BatchResult(error, delayed.appended.base) if error else delayed.appended)
 
     def expire(self, replica: Replica, now: int) -> None:
         """Give up on batches that were not replicated within request.timeout.ms."""
         purgatory = replica.purgatory
         while purgatory and now >= purgatory[0].request.deadline:
-            self._complete(purgatory.popleft(), TIMED_OUT)
+            self._complete(purgatory.popleft(), BatchResult(TIMED_OUT, -1))
 
     def resign(self, replica: Replica) -> None:
         """The replica no longer leads: fail the batches that wait for its high watermark."""
         while replica.purgatory:
-            self._complete(replica.purgatory.popleft(), NOT_LEADER)
+            self._complete(replica.purgatory.popleft(), BatchResult(NOT_LEADER, -1))
 
     def empty_purgatories(self) -> Iterator[ProduceRequest]:
         """Empty the purgatories; yields a request once for each of its waiting batches."""
@@ -164,14 +168,14 @@ class ProduceHandler(BrokerPart):
         if self.verifier is not None:
             yield from self.verifier.waiting()
 
-    def _decide(self, request: ProduceRequest, index: int, error: str, base: int = -1) -> None:
-        request.results[index] = BatchResult(error, base)
+    def _decide(self, request: ProduceRequest, index: int, result: BatchResult) -> None:
+        request.results[index] = result
         request.undecided -= 1
 
-    def _complete(self, delayed: DelayedProduce, error: str, base: int = -1) -> None:
+    def _complete(self, delayed: DelayedProduce, result: BatchResult) -> None:
         """Decide one batch of a waiting request; respond when all are decided."""
         request = delayed.request
-        self._decide(request, delayed.batch_index, error, base)
+        self._decide(request, delayed.batch_index, result)
         if request.undecided == 0:
             self._respond(request)
 

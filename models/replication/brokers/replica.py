@@ -46,7 +46,7 @@ class DelayedProduce(NamedTuple):
     required: int  # the high watermark that it waits for
     request: ProduceRequest
     batch_index: int  # in the request
-    base: int  # its first offset
+    appended: BatchResult  # its result if it is replicated
 
 
 class DelayedDelete(NamedTuple):

@@ -273,18 +273,18 @@ class Consumer(Client):
             return
         del self._fetching[request.broker]
         failed = False
-        for index, result in enumerate(request.results):
-            partition, error, batches = result.partition, result.error, result.batches
-            if request.parts[index].offset != self.position[partition] or partition in self._buffer:
+        for part in request.parts:
+            partition, error = part.partition, part.error
+            if part.offset != self.position[partition] or partition in self._buffer:
                 continue
             if partition not in self.assigned:
                 continue  # it was taken away meanwhile
             if error == TRUNCATED:
                 # The 4.x client silently goes back to where the logs diverge, and continues with the epoch that the
                 # leader found (SubscriptionState.maybeCompleteValidation).
-                self._ledger.on_reset(self.name, partition, self.position[partition], result.diverging.end)
-                self.position[partition] = result.diverging.end
-                self.last_epoch[partition] = result.diverging.epoch
+                self._ledger.on_reset(self.name, partition, self.position[partition], part.diverging.end)
+                self.position[partition] = part.diverging.end
+                self.last_epoch[partition] = part.diverging.epoch
             elif error == OUT_OF_RANGE:
                 if partition not in self._reset:
                     self._reset.append(partition)
@@ -292,9 +292,9 @@ class Consumer(Client):
                 failed = True
                 if error != NOT_AVAILABLE:
                     self.refresh()
-            elif batches:
-                if self._has_gaps:
-                    batches = self._skip_hidden(request, partition, batches)
+            elif part.batches:
+                has_gaps = self._has_gaps
+                batches = self._skip_hidden(request, partition, part.batches) if has_gaps else part.batches
                 if batches:
                     self._buffer[partition] = list(batches)
         if failed:

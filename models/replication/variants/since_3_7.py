@@ -14,7 +14,8 @@ class Since37(Rules):
 
         So a replica that left has all committed records (Partition.maybeIncrementLeaderHW, with any acks).
         """
-        return super().high_watermark(replica) if self.has_enough_replicas(replica) else replica.hw
+        mark = super().high_watermark(replica)
+        return mark if mark > replica.hw and self.has_enough_replicas(replica) else replica.hw
 
     def verifies_transactions(self) -> bool:
         """Since 3.6 (KIP-890, part 1)."""
