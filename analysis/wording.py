@@ -22,6 +22,11 @@ def short(value: object) -> str:
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE // 2]}…{text[-MAX_VALUE // 4 :]}"
 
 
+def numbered(processes: Sequence[str]) -> str:
+    """Clients of a Jepsen history, which have numbers as names."""
+    return f"process{'' if len(processes) == 1 else 'es'} {some(processes)}"
+
+
 def quoted(value: object) -> str:
     """A value in quotation marks, shortened; of a tombstone, None."""
     return repr(short(value) if isinstance(value, str) else value)

@@ -107,8 +107,15 @@ _DIFFERENCES = """
 - An empty transaction graph is an error to Jepsen; here the rules without evidence are `not-judged`.
 - Jepsen calls a value unseen that no operation sent (its writer indeterminate); here `unseen`
   reports only acknowledged values.
-- If Jepsen's checker throws (a value without writer, an index out of bounds), it reports nothing; here the other
-  rules are judged.
+- If Jepsen's checker throws (a value without writer, an index out of bounds), it reports nothing; here a value
+  without writer is a phantom-read, and the other rules are judged.
+- If lines of the history are left out, rules whose findings follow from what is missing (lost-write, unseen,
+  phantom-read, poll-skip, nonmonotonic-poll) are unknown. Jepsen reads the history whole or not at all.
+- A value that was sent twice identifies no record, so it is no duplicate, aborted or out of order. Jepsen takes one
+  of its sends.
+- An :assign with :seek-to-beginning? may return to records that were read. Jepsen's workload crashes the client
+  before it, and its checker reports a nonmonotonic-poll without that.
+- Where no send was acknowledged and no poll returned a record, the verdict is `unknown`.
 - With several values at one offset Jepsen's index uses one of them by hash order; here the first in the history is
   used. Either way the results of lost-write, skips and order at this offset are arbitrary.
 - A group may move its consumers, so poll-skip and nonmonotonic-poll are `permitted` in a history with subscriptions

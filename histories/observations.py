@@ -36,11 +36,13 @@ _MEMBERSHIP = (
 
 def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     """Takes OPERATIONS apart. Values are text; a reader has converted integers."""
+    open_sends = None
     if settings.dialect == "native":
         operations = _with_dated_moves(_with_corrected_outcomes(operations))
     elif settings.dialect == "jepsen":
-        # Jepsen's rules only look at completions.
-        operations = operations.filter(pl.col("completed").is_not_null())
+        # Jepsen's rules only look at completions. What never completed may have sent its values all the same.
+        is_open = pl.col("completed").is_null()
+        open_sends, operations = _open_sends(operations.filter(is_open), settings), operations.filter(~is_open)
     # A block has few functions. A query on its wide rows costs as much if it selects none of them.
     functions = {*operations["f"].unique()}
 
@@ -48,7 +50,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
         return operations.filter(pl.col("f").is_in(names))
 
     steps = _steps(rows_of("txn")) if "txn" in functions else _no_steps()
-    sends, reads, marks = no_rows(SENDS), no_rows(READS), [no_rows(MARKS)]
+    sends, reads, marks = no_rows(SENDS), no_rows(READS), [no_rows(MARKS) if open_sends is None else open_sends]
     if not functions.isdisjoint(("send", "txn")):
         sends = _sends(operations if functions == {"send"} else rows_of("send"), steps, settings)
     if len(steps):
@@ -185,6 +187,12 @@ def _positions_as_marks(rows: pl.DataFrame, kind: pl.Expr, txn: bool) -> pl.Data
         )
         .select(list(MARKS))
     )
+
+
+def _open_sends(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """The sends of operations without a completion, as marks. Only for Jepsen's histories."""
+    single, transactions = (operations.filter(f=function) for function in ("send", "txn"))
+    return _records_as_marks(_sends(single, _steps(transactions), settings), "open send")
 
 
 def _handled(operations: pl.DataFrame) -> pl.DataFrame:

@@ -135,7 +135,7 @@ READS: Schema = {
 }
 MARKS: Schema = {
     **_OPERATION_KEY,
-    "kind": pl.String,  # commit, handle, end_offsets, assign, owned, seek, revoke, empty, delete-records
+    "kind": pl.String,  # commit, handle, end_offsets, assign, owned, seek, revoke, empty, open send, delete-records
     "offset": pl.Int64,
     "value": pl.String,  # of a handled record
     "start": pl.Int64,  # log start offset, of end_offsets

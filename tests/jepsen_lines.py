@@ -1,8 +1,16 @@
 """Lines of Jepsen histories with the event of each, and malformed ones with the reason."""
 
+import re
 from typing import Any
 
 HEAD = ":index 7, :time 50, :type :ok, :process 3"
+
+
+def has_value_sent_twice(history: str) -> bool:
+    """Whether two completed sends have the same key and value."""
+    completed = (line for line in history.splitlines() if ":type :invoke" not in line)
+    sends = [found for line in completed for found in re.findall(r"\[:send (\S+) (?:\[\S+ )?(\S+?)\]", line)]
+    return len(sends) > len(set(sends))
 
 
 def record(topic: str, offset: int | None, value: str | None) -> dict[str, Any]:
@@ -61,7 +69,8 @@ EVENT_OF = [  # what follows HEAD, and the event without what COMMON says
         },
     ),
     (":f :assign, :value [1 :x]", {"f": "assign", "offsets": [key("1"), key("x")]}),
-    (":f :assign, :value [1], :seek-to-beginning? true", {"f": "assign", "offsets": [key("1")]}),
+    (":f :assign, :value [1], :seek-to-beginning? true", {"f": "assign", "offsets": [{**key("1"), "offset": 0}]}),
+    (":f :assign, :value [1], :seek-to-beginning? false", {"f": "assign", "offsets": [key("1")]}),
     (":f :assign, :value []", {"f": "assign", "offsets": []}),
     (':f :subscribe, :value ["1" 1 :1]', {"f": "subscribe", "topics": ['"1"', "1", ":1"]}),
     (":f :crash, :value nil", {"f": "crash"}),

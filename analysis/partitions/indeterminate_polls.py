@@ -39,6 +39,12 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
 
 
 @once
+def has_left_out_lines(p: Observations) -> bool:
+    """Whether lines of the history were left out, because they could not be read or contradict others."""
+    return "left out" in p.context["kind"]
+
+
+@once
 def may_lack_operations(p: Observations) -> bool:
     """Whether both lines of an operation may be unreadable, so that nothing is known of it."""
     return int(p.context.filter(kind="unreadable")["detail"].cast(pl.Int64).sum()) >= 2

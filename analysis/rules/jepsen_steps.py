@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from ..partitions.jepsen_log import jepsen_index, jepsen_log
+from ..partitions.jepsen_log import jepsen_index, jepsen_log, values_sent_again
 from ..partitions.partition import Partition
-from ..wording import plural, short
-from .rule import Result, finding
+from ..wording import numbered, plural, short, some_values
+from .rule import Result, Unknown, finding
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame
@@ -23,10 +23,13 @@ def steps_within(p: Partition, rows: pl.DataFrame) -> Steps:
     return _with_places(p, pairs.filter(pl.col("at") == pl.col("before_at")))
 
 
-def steps_between(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, counts: pl.Expr) -> Steps:
+def steps_between(
+    p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, counts: pl.Expr, *, of_polls: bool = False
+) -> Steps:
     """The steps to the first value of an operation from the last value of its process's latest one that `counts`.
 
-    `empty` are operations without a value. An assignment or subscription without the key clears the position.
+    `empty` are operations without a value. An assignment or subscription without the key clears the position, and so
+    does one that seeks to the beginning (not in Jepsen, whose workload never does that without a crash): `of_polls`.
     """
     operation = ["process", "at", "outcome"]
     operations = (
@@ -40,13 +43,14 @@ def steps_between(p: Partition, rows: pl.DataFrame, empty: pl.DataFrame, counts:
     pairs = ordered.select(
         "process", "at", "value", before=ordered["last"].gather(latest), before_at=ordered["at"].gather(latest)
     ).drop_nulls(["value", "before"])
-    return _with_places(p, _without_resets(p, pairs))
+    return _with_places(p, _without_resets(p, pairs, of_polls))
 
 
-def _without_resets(p: Partition, pairs: pl.DataFrame) -> pl.DataFrame:
-    """The pairs whose process was not assigned or subscribed to other keys in between."""
+def _without_resets(p: Partition, pairs: pl.DataFrame, of_polls: bool) -> pl.DataFrame:
+    """The pairs whose process was not assigned to other keys in between, and did not seek (`of_polls`)."""
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
-    named = p.marks.filter(pl.col("kind").is_in(["assign", "subscribe"])).select("process", "at")
+    keeps_position = pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("offset").is_null() | pl.lit(not of_polls))
+    named = p.marks.filter(keeps_position).select("process", "at")
     resets = moves.join(named, on=["process", "at"], how="anti").select("process", reset="at").sort("reset")
     latest = pairs.sort("at", maintain_order=True).join_asof(
         resets, left_on="at", right_on="reset", by="process", allow_exact_matches=False, check_sortedness=False
@@ -56,7 +60,7 @@ def _without_resets(p: Partition, pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _with_places(p: Partition, pairs: pl.DataFrame) -> Steps:
     """Add `places`, from the first value to the second. Pairs without a known place are dropped."""
-    index = jepsen_index(p)
+    index = jepsen_index(p).filter(~pl.col("value").is_in(values_sent_again(p).implode()))
     return (
         pairs.join(index.select("value", to="last"), on="value", maintain_order="left")
         .join(index.select(before="value", start="last"), on="before", maintain_order="left")
@@ -76,9 +80,14 @@ def steps_back(p: Partition, verb: str, steps: Steps, severity: str = "violation
 
 
 def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[Result]:
+    if len(again := values_sent_again(p)):
+        yield Unknown(
+            f"{some_values(again.sort().to_list())} {'was' if len(again) == 1 else 'were'} sent more than once to key"
+            f" {p.topic}, so {'its place is' if len(again) == 1 else 'their places are'} not known"
+        )
     offset_of = dict(jepsen_log(p).select("value", "offset").iter_rows()) if len(steps) else {}
     for row in steps.iter_rows(named=True):
-        first, second, process = row["before"], row["value"], row["process"]
+        first, second, process = row["before"], row["value"], numbered([row["process"]])
         how = f"passing over {plural(row['places'] - 1, 'value')}" if row["places"] > 1 else "going back"
         offsets = sorted((offset_of[first], offset_of[second]))
         yield finding(
@@ -87,6 +96,6 @@ def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[
             (offsets[0], offsets[1]),
             [(f"{process} {verb} {short(first)}", row["before_at"]), (f"{process} {verb} {short(second)}", row["at"])],
             values=[first, second],
-            processes=[process],
+            processes=[row["process"]],
             severity=severity,
         )

@@ -20,6 +20,7 @@ from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
+from .jepsen_absence import unless_left_out
 from .replica_absent import acknowledged_absent
 from .rule import Result, Row, Rule, distinct, finding, seconds, where
 from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_sends, with_later_end, with_other_value
@@ -59,6 +60,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
     compacted topic another record of the same key may be the later one. Only this last reason explains an offset that
     holds another value, or an end that went back.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
+    Unknown if a line was left out.
     """
     outcomes = outcomes_of_sends(p)
     if outcomes["doubtful"].any():
@@ -83,6 +85,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
 
 
 @lost_write.judged_in_jepsen_by
+@unless_left_out
 def lost_write_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that no ok operation read, although their writer must have committed and a later value was read."""
     read, index = values_read(p), jepsen_index(p)
@@ -98,14 +101,14 @@ def lost_write_in_jepsen(p: Partition) -> Iterator[Result]:
     for row in lost.iter_rows(named=True):
         outcome = "acknowledged" if row["outcome"] == "ok" else "indeterminate, but other values of it were read"
         sentence = (
-            f"{short(row['value'])} was sent by {row['process']} ({outcome} at {seconds(row['completed'])}) and is"
-            f" at offset {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
+            f"{short(row['value'])} was sent by process {row['process']} ({outcome} at {seconds(row['completed'])}) and"
+            f" is at offset {row['held']} of key {p.topic}, but no poll returned it, although later values were read"
         )
         yield _of_one_send(p, row, row["held"], sentence)
 
 
 def _of_one_send(p: Partition, row: Row, offset: int | None, sentence: str) -> Finding:
-    proof = (f"{row['process']} sends {short(row['value'])}", row["at"])
+    proof = (f"process {row['process']} sends {short(row['value'])}", row["at"])
     return finding(p, sentence, (offset, offset), [proof], values=[row["value"]], processes=[row["process"]])
 
 
@@ -130,7 +133,7 @@ def unseen(p: Partition) -> Iterator[Result]:
     lost-write.
     Unknown when: The run has no final reads, or they end before the log does. An open transaction may hide the value
     from read_committed final reads, or one of the other reasons of lost-write applies.
-    In Jepsen histories: An ok operation sent the value, and no ok poll returned it.
+    In Jepsen histories: An ok operation sent the value, and no ok poll returned it. Unknown if a line was left out.
     """
     if p.final is None:
         return
@@ -151,12 +154,13 @@ def unseen(p: Partition) -> Iterator[Result]:
 
 
 @unseen.judged_in_jepsen_by
+@unless_left_out
 def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an ok operation sent and no ok operation polled."""
     sent = p.sends.filter(outcome="ok").unique("value", keep="first", maintain_order=True)
     for row in sent.join(values_read(p), on="value", how="anti").iter_rows(named=True):
         sentence = (
-            f"{short(row['value'])} was acknowledged to {row['process']} at {seconds(row['completed'])} in key"
+            f"{short(row['value'])} was acknowledged to process {row['process']} at {seconds(row['completed'])} in key"
             f" {p.topic}, but no poll returned it"
         )
         yield _of_one_send(p, row, row["offset"], sentence)

@@ -20,6 +20,7 @@ from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen_steps
+from .jepsen_absence import unless_left_out
 from .loss import vanished
 from .rule import Result, Row, Rule, Unknown, finding, where
 
@@ -27,7 +28,7 @@ from .rule import Result, Row, Rule, Unknown, finding, where
 @once
 def _between_polls(p: Partition) -> pl.DataFrame:
     empty = p.marks.filter(kind="empty")
-    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok")
+    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok", of_polls=True)
 
 
 @once
@@ -61,12 +62,16 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two lines of the
     history could not be read, so that a poll may be missing.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
-    Permitted in a history with subscriptions.
+    Permitted in a history with subscriptions. Unknown if a line was left out, or for values that were sent twice.
     """
     yield from _skips(p, is_within_poll=False)
 
 
-poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
+@poll_skip.judged_in_jepsen_by
+@unless_left_out
+def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin more than one value behind the last one of their process."""
+    yield from jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(
@@ -111,14 +116,17 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     was rebalanced in between.
     Unknown when: Two lines of the history could not be read, so that a seek or an assignment may be missing.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
-    assignment or subscription without the key clears the position. Permitted in a history with subscriptions.
+    assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
+    in a history with subscriptions. Unknown if a line was left out, or for values that were sent twice.
     """
     yield from _steps_back(p, is_within_poll=False)
 
 
-nonmonotonic_poll.judged_in_jepsen_by(
-    lambda p: jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
-)
+@nonmonotonic_poll.judged_in_jepsen_by
+@unless_left_out
+def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Polls that begin at or before the last value of their process."""
+    yield from jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
 
 
 @Rule(

@@ -12,8 +12,11 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
+from ..partitions.indeterminate_polls import has_left_out_lines
+from ..partitions.jepsen_log import values_sent_again
 from ..partitions.partition import Offsets, Partition, once
-from ..wording import plural, short, some, some_values
+from ..wording import numbered, plural, short, some, some_values
+from .jepsen_absence import unless_left_out
 from .rule import MissingSetting, Result, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -36,7 +39,7 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     Not a breach: A send that timed out has not certainly failed. Permitted: read_uncommitted consumers may see records
     of aborted transactions. All of these in a partition are one finding.
     Unknown when: The record's transaction aborted and run.json does not set isolation.level of the consumer.
-    In Jepsen histories: An ok operation read a value that a failed operation sent.
+    In Jepsen histories: An ok operation read a value that a failed operation sent, and no other one.
     """
     read = _reads_of(p, pl.col("all_failed"))
     if not len(read):
@@ -58,7 +61,8 @@ def aborted_read(p: Partition) -> Iterator[Result]:
 @aborted_read.judged_in_jepsen_by
 def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """G1a: values that a failed operation sent and an ok operation read, with all their readers."""
-    failed = p.sends.filter(outcome="fail").unique("value", keep="first")
+    again = values_sent_again(p).implode()
+    failed = p.sends.filter(~pl.col("value").is_in(again), outcome="fail")
     written = failed.select("value", writer="process", written_at="at")
     read = p.reads.filter(outcome="ok").join(written, on="value").sort("at")
     for rows in read.partition_by("value", maintain_order=True):
@@ -66,13 +70,13 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         each = rows.unique("at", keep="first", maintain_order=True).head(8)
         yield finding(
             p,
-            f"{some(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but"
+            f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but process"
             f" {row['writer']} failed to write it",
             (row["offset"], row["offset"]),
             [
-                (f"{row['writer']} fails to write {short(row['value'])}", row["written_at"]),
+                (f"process {row['writer']} fails to write {short(row['value'])}", row["written_at"]),
                 *(
-                    (f"{reader} reads {short(row['value'])}", at)
+                    (f"process {reader} reads {short(row['value'])}", at)
                     for reader, at in each.select("process", "at").iter_rows()
                 ),
             ],
@@ -109,6 +113,8 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     any recorded event, or a transaction without an outcome has no recorded steps. run.json states that the recorder
     did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
     another unit or by another clock: then records are read at their offsets before they are sent.
+    In Jepsen histories: An operation of any outcome polled a value that none sent, though others sent to the key.
+    Unknown if a line was left out. Jepsen's checker ends with an exception.
     """
     if not len(p.possible_sends) and not _has_sends_elsewhere(p):
         return
@@ -139,6 +145,25 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         )
 
 
+@phantom_read.judged_in_jepsen_by
+@unless_left_out
+def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
+    """Values that an operation of any outcome polled, and that no operation sent, whether it completed or not."""
+    sent = pl.concat([p.sends["value"], p.marks.filter(kind="open send")["value"]])
+    unsent = p.reads.filter(~pl.col("value").is_in(sent.implode())) if len(sent) else p.reads.clear()
+    for rows in unsent.partition_by("value", maintain_order=True):
+        row, readers = rows.row(0, named=True), distinct(rows["process"])
+        yield finding(
+            p,
+            f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but no"
+            " operation sent it",
+            (row["offset"], row["offset"]),
+            [(f"process {row['process']} reads {short(row['value'])}", row["at"])],
+            values=[row["value"]],
+            processes=readers,
+        )
+
+
 def _has_sends_elsewhere(p: Partition) -> bool:
     """Whether sends to other partitions of the topic are recorded, so that one to this partition would be, too."""
     has_generations = p.generation is not None and p.generation.count > 1  # their sends may be those of another one
@@ -147,7 +172,7 @@ def _has_sends_elsewhere(p: Partition) -> bool:
 
 def _missing(p: Partition) -> tuple[str, pl.Expr]:
     """The reason why sends may be missing from the history, and which reads (of `_reads_of`) it may explain."""
-    if p.context["kind"].is_in(["left out"]).any():
+    if has_left_out_lines(p):
         return "lines of the history are missing or could not be read", pl.lit(True)
     senders = p.context.filter(kind="sends")["process"]
     silent = [name for name in p.settings.producers() if name not in senders]
@@ -192,7 +217,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
     marker. A read_uncommitted consumer may see the records of open transactions.
     Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer. A
     process recorded its times in another unit or by another clock.
-    In Jepsen histories: An operation of any outcome polled a value that it sends itself.
+    In Jepsen histories: An operation of any outcome polled a value that it sends itself, and no other one.
     """
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(p.uncommitted_readers))
     if not len(read):
@@ -218,11 +243,12 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
 @precommitted_read.judged_in_jepsen_by
 def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """Operations of any outcome that polled a value that they send themselves."""
-    own = p.reads.join(p.sends, on=["at", "value"], how="semi", maintain_order="left")
+    sent_once = p.sends.filter(~pl.col("value").is_in(values_sent_again(p).implode()))
+    own = p.reads.join(sent_once, on=["at", "value"], how="semi", maintain_order="left")
     for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
         yield finding(
             p,
-            f"{row['process']} read {short(row['value'])} at offset {row['offset']} of key {p.topic} in the"
+            f"process {row['process']} read {short(row['value'])} at offset {row['offset']} of key {p.topic} in the"
             " transaction that writes it",
             (row["offset"], row["offset"]),
             [("the transaction", row["at"])],

@@ -12,7 +12,8 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
   with several sends or none, is f `txn`. Jepsen only looks at the sends of `:send` and `:txn` and at the polls of
   `:poll` and `:txn`, so a poll inside `:send` and a send inside `:poll` are left out.
 - `{:x []}` in a poll becomes a record of topic x without offset and value: x was polled and returned no records.
-- `:assign` and `:subscribe` have keys, `:crash` has none; `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
+- `:assign` and `:subscribe` have keys, `:crash` has none. `:assign` with `:seek-to-beginning? true` sets offset 0.
+- `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
 - Processes other than integers are not clients: their operations are faults or heals (`:start`, `:heal` and the like).
 - Other `:f` of clients (`:debug-topic-partitions`) make no event; other entries of an operation are ignored.
 

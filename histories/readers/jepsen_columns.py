@@ -123,10 +123,11 @@ def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _notes(rest: str, names: set[str]) -> dict[str, Any] | None:
-    """The columns of further entries; None if they are malformed or repeat an earlier entry."""
+    """The columns of further entries; None if they are malformed, repeat an earlier entry, or change the event."""
     try:
         entries = edn.by_name(edn.loads(f"{{{rest}}}"))
-        return None if names & entries.keys() else notes(entries)
+        # :seek-to-beginning? changes the event of an assignment.
+        return None if {*names, "seek-to-beginning?"} & entries.keys() else notes(entries)
     except (edn.EdnError, MalformedError):
         return None
 

@@ -62,12 +62,13 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
         return row | _fault(function, operation.get("value"))
     if not isinstance(function, Keyword):
         raise MalformedError(f"found :f {excerpt(function)}, expected a keyword")
-    data = _data(function.name, operation.get("value"))
+    data = _data(function.name, operation)
     return None if data is None else row | data
 
 
-def _data(function: str, value: Any) -> dict[str, Any] | None:
-    """The columns that :f and :value set; None if the operation is no event."""
+def _data(function: str, operation: dict[str, Any]) -> dict[str, Any] | None:
+    """The columns that :f, :value and :seek-to-beginning? set; None if the operation is no event."""
+    value = operation.get("value")
     if function in ("send", "poll", "txn"):
         steps = [_step(step) for step in _vector(value, ":value")]
         if function == "poll":
@@ -80,7 +81,8 @@ def _data(function: str, value: Any) -> dict[str, Any] | None:
         return {"f": "txn", "ops": steps}
     if function == "assign":
         keys = [_scalar(key, "a key") for key in _vector(value, ":value")]
-        return {"f": "assign", "offsets": [{"topic": key, "partition": 0} for key in keys]}
+        position = {"offset": 0} if operation.get("seek-to-beginning?") is True else {}
+        return {"f": "assign", "offsets": [{"topic": key, "partition": 0, **position} for key in keys]}
     if function == "subscribe":
         return {"f": "subscribe", "topics": [_scalar(key, "a key") for key in _vector(value, ":value")]}
     return {"f": "crash"} if function == "crash" else None

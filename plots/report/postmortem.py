@@ -215,8 +215,11 @@ def _broken(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], 
     rule = verdict["rules"]["unseen"]
     bound = "" if rule.get("complete", True) else "At least "
     unread = f"{bound}{plural(rule['count'], 'acknowledged write')} of {style.number(impact['acknowledged'])}"
-    end = "although the final reads reached the end"
-    unseen = f"{unread} {'was' if rule['count'] == 1 else 'were'} never read, {end}."
+    if verdict["input"].get("dialect") == "jepsen":  # which has no final reads
+        end = f": no ok poll returned {'it' if rule['count'] == 1 else 'them'}"
+    else:
+        end = ", although the final reads reached the end"
+    unseen = f"{unread} {'was' if rule['count'] == 1 else 'were'} never read{end}."
     return f"{unseen} Guarantees were broken, too: {counted}." if others else unseen
 
 
