@@ -1,4 +1,4 @@
-"""Bounds of the log start offset: records below it were deleted legally.
+"""Bounds of the log start offset: records below it were deleted, legally unless recorded settings exclude that.
 
 A start is certain or possible. It is only possible after a delete-records of unknown outcome, beyond the log end,
 refuted by later reads, or concurrent with the final reads; and for retention, which a history does not record.
@@ -19,12 +19,11 @@ from ..extremes import greatest, least
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START
 from .entries import Ints
-from .evidence import started_ms
 from .marks import is_final_read
 from .observations import Observations, once
+from .retention_limits import first_not_permitted, record_times
 
 _MS = 1_000_000
-MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # larger timestamps would overflow as ns
 
 
 class StartEvidence(NamedTuple):
@@ -37,13 +36,19 @@ class StartEvidence(NamedTuple):
 
 
 class LogStart(NamedTuple):
-    """Offsets below `certain` were deleted legally. Those below `possible` may have been."""
+    """Offsets below `certain` were deleted, those below `legal` legally. Those below `possible` may have been."""
 
     certain: int
+    legal: int  # at most `certain`: no setting and no request is known that permits the deletion of those behind it
     possible: int
     moved: int | None  # ns: the latest time at which it may have moved; None: unbounded
     evidence: tuple[StartEvidence, ...]
     is_all_gone: bool = False  # the topic was deleted, with records whose offsets are not known
+
+    @property
+    def is_not_permitted(self) -> pl.Expr:
+        """An expression on sends: whether the log start passed the record, and nothing known permits that."""
+        return ((pl.col("offset") >= self.legal) & (pl.col("offset") < self.certain)).fill_null(False)
 
     def since(self, offsets: Ints) -> Ints:
         """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
@@ -73,6 +78,11 @@ class _History:
         """The lowest offset in the final reads; MAX_INT64 without any."""
         return MAX_INT64 if self.since is None else least(self.p.reads.filter(_of_final(self.p))["offset"], MAX_INT64)
 
+    def read_past(self, start: int) -> bool:
+        """Whether the final reads were assigned a lower offset, and returned nothing below this one."""
+        assigned = self.p.assigned_by(self.p.settings.final_processes())["offset"] if self.p.settings.final else None
+        return assigned is not None and start == self.first_final and bool((assigned < start).any())
+
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after `moment` (ns) returned an offset below `start`."""
         if start <= 0:
@@ -95,7 +105,8 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     starts = [*_starts_of_clients(p, history)]
     if collected is not None:
         # Files are copied after the final reads: the offsets that these returned were not deleted yet.
-        starts.append(StartEvidence(min(collected, history.first_final), True, None))
+        reached = min(collected, history.first_final)
+        starts.append(StartEvidence(reached, True, history.until if history.read_past(reached) else None))
     else:
         starts += [*_start_of_replicas(p, history), *_starts_in_server_logs(p, history)]
     if p.settings.final and not any(start.certain for start in (*deletions, *starts)):
@@ -112,7 +123,10 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     moves = [start.moved for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
     possible = max((start.offset for start in starts), default=0)
-    return LogStart(certain, possible, moved, tuple(starts), is_all_gone)
+    dated = [start for start in starts if start.certain and start.offset > 0]
+    excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved) for one in dated))
+    legal = min(certain, max(excluded, *(deletion.offset for deletion in deletions)) if deletions else excluded)
+    return LogStart(certain, legal, possible, moved, tuple(starts), is_all_gone)
 
 
 def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:
@@ -196,7 +210,7 @@ def _start_of_retention(p: Observations, history: _History) -> list[StartEvidenc
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []
-        records = _record_times(p, sends)
+        records = record_times(p, sends)
         young = records.filter(pl.col("time") > max(until - limit * _MS, MIN_INT64))
         if len(young) == len(records):
             return []
@@ -206,25 +220,6 @@ def _start_of_retention(p: Observations, history: _History) -> list[StartEvidenc
         if oldest is not None and records.filter(pl.col("offset") < bound)["is_stamped"].all():
             return [StartEvidence(bound, False, None, oldest + limit * _MS)]
     return [StartEvidence(bound, False, None)]
-
-
-def _record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
-    """Offset and time (ns of the run) of records as retention.ms sees them: their timestamps (KIP-32).
-
-    Polls return the broker's timestamp. The timestamp of a send only counts with CreateTime. A record without a
-    timestamp gets the time of its send (`is_stamped` is false).
-    """
-    started = started_ms(p.settings)
-    is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
-    sources = [p.reads] if is_append_time else [p.reads, sends]
-    unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
-    if started is None or p.settings.undated:
-        return unstamped
-    stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
-    stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)
-    time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * _MS
-    times = stamped.select("offset", time=time, is_stamped=pl.lit(True))
-    return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
 
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:

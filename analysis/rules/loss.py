@@ -55,7 +55,9 @@ def lost_write(p: Partition) -> Iterator[Result]:
     missing, as two lines of the history could not be read. An open
     transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
     not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
-    Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. A
+    Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. The log
+    start passed it while it was younger than retention.ms in run.json, and no request, other setting or line of a
+    broker explains that. A
     tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy. On a
     compacted topic another record of the same key may be the later one. Only this last reason explains an offset that
     holds another value, or an end that went back.
@@ -173,7 +175,8 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
     or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
     `not_in_logs` (the brokers' last logs lack it, too).
-    A doubtful one may be gone legally or not: `maybe_deleted`, `maybe_compacted`, `hidden` (a poll without a known
+    A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request
+    explains that), `maybe_deleted`, `maybe_compacted`, `hidden` (a poll without a known
     outcome may have returned it), or `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at,
     last_read, in_final.
     """
@@ -188,6 +191,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         shrunk=pl.col("later_end").is_not_null(),
         passed=passed_over(p, sends),
         legal=_legally_gone(p, sends),
+        not_permitted=~pl.col("in_final") & start.is_not_permitted,
         maybe_deleted=(pl.col("offset") < start.possible).fill_null(unplaced),
         hidden=_is_hidden(p, sends),
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
@@ -198,7 +202,8 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     # remove a record that came back with the log of an earlier leader.
     newer = replaced(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
     truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
-    missed = pl.any_horizontal("absent", "not_in_logs", pl.col("passed") & pl.lit(final is None)) & ~pl.col("legal")
+    proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
+    missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
     not_in_logs = pl.col("not_in_logs") & ~(pl.col("offset") < max(start.certain, start.possible)).fill_null(False)
@@ -255,7 +260,7 @@ def _is_not_in_logs(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
     offset = sends["offset"].fill_null(MAX_INT64)
-    gone = (offset < p.log_start.certain) | (sends["offset"].is_null() & p.log_start.is_all_gone)
+    gone = (offset < p.log_start.legal) | (sends["offset"].is_null() & p.log_start.is_all_gone)
     if len(p.legally_absent):
         cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
         gone |= pl.Series(cleaned.hold(offset.to_numpy()))

@@ -193,6 +193,13 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     them = "it" if len(doubtful) == 1 else "them"
     if doubtful["hidden"].any():
         return f"a poll without a known outcome may have returned {them}"
+    if doubtful["not_permitted"].any():
+        were = "it was" if len(doubtful) == 1 else "they were"
+        return (
+            f"the log start moved to offset {p.log_start.certain} while {were} younger than retention.ms, and no"
+            " delete-records is recorded: did another client send one, was a broker's clock wrong, or were segments"
+            " removed?"
+        )
     if doubtful["maybe_deleted"].any():
         return f"retention or delete-records may have removed {them}"
     if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):

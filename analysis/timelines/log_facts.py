@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
@@ -9,6 +10,7 @@ from .timeline import (
     BrokerEvent,
     Builder,
     Decision,
+    Deletion,
     Election,
     IsrReport,
     LeaderReport,
@@ -20,6 +22,8 @@ from .timeline import (
     is_last_known_leader,
     isr_clause,
 )
+
+BY_REQUEST = "client delete records request"  # a LogStartOffsetIncrementReason
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
@@ -237,10 +241,20 @@ def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
     message = f"broker {row['broker']} moved the log start of {_name(row)}{to}{reason}"
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
-    of_leader = fields.get("reason") in ("leader offset increment", "client delete records request")
+    of_leader = fields.get("reason") in ("leader offset increment", BY_REQUEST)
     kind = LEADERS_LOG_START if of_leader else "log-start"
     fact = _fact(builder, row, message, kind, broker=row["broker"], offset=fields.get("offset"))
     builder.log_starts.append(fact)
+    builder.deletions += _deletion(fields.get("reason") or BY_REQUEST, fields.get("offset"))
+
+
+def _deletion(reason: str, offset: int | None) -> list[Deletion]:
+    """What permitted a broker to move a log start, by the reason in its line. Before 2.8 no line has a reason."""
+    if "retention size" in reason:
+        return [Deletion("size", 0)]
+    if age := re.search(r"retention time (\d+) ?ms", reason):
+        return [Deletion("age", int(age[1]))]
+    return [Deletion("request", offset)] if reason == BY_REQUEST and offset is not None else []
 
 
 def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001

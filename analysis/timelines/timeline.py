@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
@@ -180,6 +180,13 @@ class DatedIsr(NamedTuple):
     fact: Fact
 
 
+class Deletion(NamedTuple):
+    """What permitted deletions of records, by the brokers' logs or the metadata log."""
+
+    kind: Literal["age", "size", "request"]
+    value: int  # the age in ms, the size in bytes, or the offset below which a client deleted
+
+
 @dataclass
 class Timeline:
     """The events of one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
@@ -201,6 +208,7 @@ class Timeline:
     version_fact: Fact | None = None
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
     log_starts: list[Fact] = field(default_factory=list)
+    deletions: list[Deletion] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
     clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched

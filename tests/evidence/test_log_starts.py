@@ -11,7 +11,12 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
+from logjudge.histories.evidence.cluster_metadata import MetadataRecord, replay_records
+from logjudge.histories.evidence.tables import located
 from notation import parse
+
+from .replica_texts import logs as texts_of_logs
+from .timelines import START, timeline
 
 SENDS = " ".join(f"p:v{i}@{i}" for i in range(6))
 # c was assigned at 0 when retention had taken offsets 0 to 3; the final reads got nothing.
@@ -23,6 +28,10 @@ LEADS = (
 )
 MOVED = (
     "[2026-11-22 10:00:00,017] INFO [UnifiedLog partition=x-0, dir=/d] Incremented log start offset to {} due to {}\n"
+)
+DELETED = (
+    "[2026-11-22 10:00:00,017] INFO [UnifiedLog partition=x-0, dir=/d] Deleting segment LogSegment(baseOffset=0,"
+    " size=1, lastModifiedTime=1, largestRecordTimestamp=Some(1)) due to {}\n"
 )
 
 
@@ -68,9 +77,45 @@ def test_an_empty_segment_proves_where_the_log_starts(tmp_path, logs):
     ids=["retention on the leader", "a follower of the leader's start", "a client's deletion"],
 )
 def test_lines_of_server_log_date_the_log_start(tmp_path, logs):
-    rules, found = judged(bundle(tmp_path, SKIPPED, logs=logs))
+    rules, found = judged(bundle(tmp_path, SKIPPED, logs=logs, **{"retention.ms": 1}))
     assert not found.height
     assert {rules[name] for name in ("lost-write", "unseen", "poll-skip")} == {"valid"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        ("", "unknown"),
+        (DELETED.format("log retention time 3600000ms breach based on the largest record timestamp"), "unknown"),
+        (DELETED.format("log retention time 1000ms breach based on the largest record timestamp"), "valid"),
+        (DELETED.format("retention time 1000ms breach"), "valid"),
+        (DELETED.format("log retention size in bytes 1024 breach. Log size after deletion will be 0"), "valid"),
+        (MOVED.format(6, "client delete records request"), "valid"),
+        (MOVED.format(3, "client delete records request"), "unknown"),
+    ],
+    ids=["nothing", "retention.ms of run.json", "another", "its old wording", "size", "a request", "for some of them"],
+)
+def test_a_log_start_that_retention_ms_does_not_permit_needs_another_reason(tmp_path, lines, verdict):
+    """All records are younger than retention.ms in run.json; brokers report what else deleted them."""
+    logs = [("1", LEADS.format(1) + MOVED.format(6, "segment deletion") + lines)]
+    rules, found = judged(bundle(tmp_path, SKIPPED, logs=logs))
+    assert not found.height
+    assert {rules[name] for name in ("lost-write", "unseen")} == {verdict}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [("retention.ms=1000", ("age", 1000)), ("retention.bytes=64", ("size", 64)), ("retention.ms=-1", None)],
+)
+def test_settings_in_the_metadata_log_permit_deletions(changed, expected):
+    """A topic's retention may have been shorter for a while than run.json has it."""
+    name, value = changed.split("=")
+    config = {"resourceType": 2, "resourceName": "orders", "name": name, "value": value}
+    topic = MetadataRecord(0, START, "TOPIC_RECORD", {"name": "orders", "topicId": "x"})
+    frame, _ = replay_records([topic, MetadataRecord(1, START, "CONFIG_RECORD", config)])
+    meta = located(frame.drop("file"), "", "100", "__cluster_metadata-0")
+    built = timeline(texts_of_logs("1: 0a"), meta=meta, config={"retention.ms": 604_800_000})
+    assert built.deletions == ([expected] if expected else [])
 
 
 def test_a_follower_that_deletes_on_its_own_proves_no_log_start_of_the_leader(tmp_path):

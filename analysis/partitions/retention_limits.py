@@ -1,0 +1,80 @@
+"""Which records retention may have deleted: their ages, and the limits by run.json, the metadata log and brokers' logs.
+
+A log start proves that records were deleted, but not that a setting permits it: a broker whose clock is wrong deletes
+young records, and segments that were removed by hand move the log start, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..extremes import least
+from ..replicas.tiered import SETTING as TIERED
+from .evidence import started_ms
+from .observations import Observations
+
+SLACK_MS = 5_000  # brokers' clocks may differ from the clients' by that much, as NTP allows
+_MS = 1_000_000
+MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # larger timestamps would overflow as ns
+
+
+def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]]) -> int:
+    """The lowest offset below one of these log starts that nothing known permits to be deleted; MAX_INT64: none.
+
+    `starts` have an offset, and the latest time (ns) at which the log started there; None: not known. run.json has to
+    set retention.ms, as brokers may have another default than Kafka.
+    """
+    dated = sorted((offset, time) for offset, time in starts if time is not None)
+    sent = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
+    limit = _age_limit(p) if dated and len(sent) else None
+    if limit is None:
+        return MAX_INT64
+    # An offset was gone at the earliest time at which the log started behind it.
+    gone = np.minimum.accumulate(np.array([time for _, time in dated] + [MAX_INT64])[::-1])[::-1]
+    records = record_times(p, sent).join(sent.select("offset"), on="offset", how="semi")
+    after = np.searchsorted([offset for offset, _ in dated], records["offset"].to_numpy(), "right")
+    is_young = pl.Series(gone[after]) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
+    first = least(records.filter(is_young)["offset"], MAX_INT64)
+    requested = [one.value for one in p.timeline.deletions if one.kind == "request"] if p.timeline else []
+    return max(first, *requested) if requested else first
+
+
+def _age_limit(p: Observations) -> int | None:
+    """The age (ns) below which no record of the topic may be deleted unless a client requests it; None: not known."""
+    about = p.settings.topic(p.topic)
+    is_tiered = str(about.get(TIERED, "")).lower() == "true" or (
+        p.replica_logs is not None and p.replica_logs.is_tiered
+    )
+    policy = str(about.get("cleanup.policy", "delete"))
+    if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.undated:
+        return None
+    limit = p.settings.retention_ms(p.topic)
+    limits = [MAX_INT64 // _MS if limit is None else limit]
+    shown = p.timeline.deletions if p.timeline is not None else []
+    if p.settings.limited_in_size(p.topic) or any(one.kind == "size" for one in shown):
+        return None
+    limits += [one.value for one in shown if one.kind == "age"]
+    return max(0, min(limits) - SLACK_MS) * _MS
+
+
+def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
+    """Offset and time (ns of the run) of records as retention.ms sees them: their timestamps (KIP-32).
+
+    Polls return the broker's timestamp. The timestamp of a send only counts with CreateTime. A record without a
+    timestamp gets the time of its send (`is_stamped` is false).
+    """
+    started = started_ms(p.settings)
+    is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
+    sources = [p.reads] if is_append_time else [p.reads, sends]
+    unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
+    if started is None or p.settings.undated:
+        return unstamped
+    stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
+    stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)
+    time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * _MS
+    times = stamped.select("offset", time=time, is_stamped=pl.lit(True))
+    return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
