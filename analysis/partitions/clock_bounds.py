@@ -2,7 +2,7 @@
 
 A leader logs the log end at which it begins to lead: what is behind it in the last log was acknowledged later, and
 what is before it was sent earlier. A follower logs it when the leader changes: records of earlier epochs were sent
-earlier.
+earlier. A leader that starts again in its epoch may have lost its log, and records behind its log end may be older.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def _bounds(records: pl.DataFrame, log_events: pl.DataFrame, started: int) -> tu
     lows: list[int] = []
     highs: list[int] = []
     is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
-    for row in log_events.filter(is_change, snapshot=FINAL).iter_rows(named=True) if len(records) else ():
+    changes = log_events.filter(is_change, snapshot=FINAL).sort("time")
+    begun: set[int] = set()  # leader epochs
+    for row in changes.iter_rows(named=True) if len(records) else ():
         fields = json.loads(row["fields"])
         epoch, end = fields.get("leader_epoch"), fields.get("offset")
         if not isinstance(epoch, int) or not isinstance(end, int):
@@ -68,8 +70,9 @@ def _bounds(records: pl.DataFrame, log_events: pl.DataFrame, started: int) -> tu
         if row["kind"] == "leader":
             is_before |= (pl.col("offset") < end) & (pl.col("leader_epoch") == epoch)
             later = records.filter(pl.col("offset") >= end, pl.col("leader_epoch") >= epoch)
-            if (acked := least(later["completed"], None)) is not None:
+            if epoch not in begun and (acked := least(later["completed"], None)) is not None:
                 lows.append(row["time"] - started - acked // _MS)
+            begun.add(epoch)
         if (sent := greatest(records.filter(is_before)["invoked"], None)) is not None:
             highs.append(row["time"] - started - sent // _MS)
     return max(lows, default=None), min(highs, default=None)

@@ -61,6 +61,22 @@ def test_brokers_in_two_time_zones_are_doubtful(unpacked: Callable[..., Path], t
     assert "its times are not reliable" in _doubt(check(run))
 
 
+def test_a_leader_that_starts_again_without_its_log_makes_no_clock_doubtful(
+    unpacked: Callable[..., Path], tmp_path: Path
+) -> None:
+    """It leads its epoch again from offset 0; the records behind that were acknowledged before it died."""
+    run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _in_local_time(run, timedelta())
+    leading = re.compile(r"^\[.*Leader orders-0 .* starts at leader epoch 0 from offset 0 .*$", re.MULTILINE)
+    [(log, line)] = [
+        (log, found[0]) for log in run.glob("brokers/*/state-change.log") if (found := leading.search(log.read_text()))
+    ]
+    last = STAMP.findall(log.read_text())[-1]
+    log.write_text(log.read_text() + STAMP.sub(f"[{last[0]},{last[1]}]", line) + "\n")
+    result = check(run)
+    assert next(one for one in result.assumptions if one["name"] == CLOCKS)["holds"]
+
+
 def test_a_doubtful_clock_leaves_a_run_without_a_breach_valid(unpacked: Callable[..., Path], tmp_path: Path) -> None:
     run = shutil.copytree(unpacked("leader-kill-a"), tmp_path / "run")
     _in_local_time(run, timedelta(minutes=7))
