@@ -25,6 +25,7 @@ from .replica_history import (
     death_facts,
     had_records,
     had_sole_isr_at_acknowledgement,
+    isr_at,
     isr_at_acknowledgement,
     missing_if_failed_together,
     reasons_absent,
@@ -142,7 +143,14 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
 
 
 def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
-    """The other brokers that were in the ISR between two times."""
+    """The other brokers that were in the ISR between two times, after the broker last logged in its first process.
+
+    A process that runs does not lose its log.
+    """
     if since is None or until is None:
         return []
-    return sorted({other for _, isr, _ in timeline.isr_between(since, until - 1) for other in isr} - {broker})
+    starts = [(time, event) for time, event in timeline.life_of(broker) if event.kind == "started" and time > since]
+    ran_until = max((event.alive_until or since for time, event in starts if time == starts[0][0]), default=since)
+    before = isr_at(timeline, ran_until) if ran_until > since else frozenset[str]()
+    after = timeline.isr_between(max(since, ran_until), until - 1)
+    return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})

@@ -283,9 +283,10 @@ def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, An
     builder.disk_errors.append(_fact(builder, row, message, "fetched-corrupt", **about))
 
 
-def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     fact = _fact(builder, row, f"broker {row['broker']} started", "started", broker=row["broker"])
-    builder.events.append(BrokerEvent(fact, row["broker"], "started"))
+    alive_until = builder.at(fields.get("alive_until"), row["broker"])
+    builder.events.append(BrokerEvent(fact, row["broker"], "started", alive_until))
 
 
 def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001

@@ -110,6 +110,7 @@ class BrokerEvent(_Dated):
 
     broker: str
     kind: str  # died (or was fenced), started, unfenced
+    alive_until: int | None = None  # ns: the last line that it logged before it started
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def rolled_back(
         tables["checkpoints"] = checkpoints(("after", "recovery-point", "1", recovered))
     times = {"before": 9 * SECOND, "after": 10 * SECOND}
     about = {"snapshots": ("before", "after", ""), "times": times}
-    meta = metadata(*(changes or (*JOINS, *AGAIN)))
+    meta = metadata(*(changes or (*JOINS, *AGAIN))).with_columns(byte=pl.int_range(pl.len()))  # each a batch of its own
     return explain_loss(timeline(tables, about, meta, events, leader="1", faults=faults), lost(acks))
 
 
@@ -204,6 +204,25 @@ IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file w
 def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_broker_left(broker, lines, cause):
     faults = (fault("shutdown", "1", 6),)
     found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE, events=[server_log(broker, *lines)])
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        # Broker 1 still ran when it was alone in the ISR, so it lost its log later.
+        ([(8, "INFO line (x)"), (9, BOOT)], "last-replica-standing"),
+        # It may have died while broker 2 was in the ISR.
+        ([(6, "INFO line (x)"), (9, BOOT)], "unknown"),
+        ([(9, BOOT)], "unknown"),
+        # It had started in between, perhaps without the record.
+        ([(6, "INFO line (x)"), (7, BOOT), (8, "INFO line (x)"), (9, BOOT)], "unknown"),
+    ],
+)
+def test_a_broker_keeps_the_log_that_it_had_while_it_runs(lines, cause):
+    """Broker 2 has the record, too, but left the ISR before broker 1 died and lost it."""
+    shrinks = [(6, {"isr": [1, 2, 3]}), (7, {"isr": [1]}), (12, {"leader": 1, "isr": [1]})]
+    found = rolled_back(before="", after="1: 0a\n2: 0a 1b", changes=shrinks, events=[server_log("1", *lines)])
     assert found.cause == cause
 
 
