@@ -4,14 +4,15 @@ Kafka acknowledges records that are in the page caches of the in-sync replicas. 
 a rack) loses these records. The election that follows loses nothing more.
 
 Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them; all of them
-died later, and were dead at the same time; and the log of each ended at or below the records when it started again,
-without a truncation.
+died later, and were down at the same time: the last of them died before any started again, or all had started again
+before any of them had loaded its log; and the log of each ended at or below the records when it started again, without
+a truncation.
 """
 
 from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import chain
+from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
@@ -28,14 +29,17 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     together = sorted(isr_at_acknowledgement(timeline, lost))
     had = [had_records(timeline, member, lost) for member in together]
     short = [short_log_facts(timeline, member, lost, lost.first) for member in together]
-    if len(together) < 2 or not all(had) or not all(short) or not _dead_at_once(timeline, together, lost):
+    if len(together) < 2 or not all(had) or not all(short):
+        return NOT_THE_CASE
+    started = _down_at_once(timeline, together, lost)
+    if not started and not _dead_at_once(timeline, together, lost):
         return NOT_THE_CASE
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
     found = find_leader_change(timeline, lost)
     until = found.successor.time if found.successor else None
     died = [death_facts(timeline, member, until) for member in together]
-    facts = chain(found.began, had[0], acknowledgement_facts(lost), *died, *short, found.succeeded)
+    facts = chain(found.began, had[0], acknowledgement_facts(lost), *died, started, *short, found.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 
 
@@ -48,3 +52,23 @@ def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     died = [min(times, default=MAX_INT64) for times in deaths]
     restarts = [time for _, kind, time in dated if kind == "started" and time > min(died)]
     return bool(restarts) and max(died) <= min(restarts)
+
+
+def _down_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> list[Fact]:
+    """The first start of each broker after the last acknowledgement, if none had loaded its log before all had started.
+
+    A broker serves no log before it has loaded it, and a process that starts follows one that has ended.
+    """
+    since = lost.last_acked or 0
+    lives = [[event for time, event in timeline.life_of(each) if time >= since] for each in brokers]
+    # A fault of the history is no line of the process that started.
+    starts = [next((e for e in life if e.kind == "started" and e.fact.place is None), None) for life in lives]
+    loads = [
+        next((end.time for end in timeline.ends_of(each, "loaded") if end.time is not None and end.time >= since), None)
+        for each in brokers
+    ]
+    facts = [start.fact for start in starts if start is not None]
+    times = [fact.time for fact in facts if fact.time is not None]
+    loaded = [time for time in loads if time is not None]
+    is_proved = len(times) == len(loaded) == len(brokers) and max(times) <= min(loaded)
+    return facts if is_proved else []

@@ -180,6 +180,9 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
         assert explain_loss(other, lost()).cause == "unknown"
 
 
+BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
+
+
 def correlated(*faults, ends=(1, 1), acks="all", config=None):
     loads = [server_log(broker, (12, LOADED % end)) for broker, end in zip("12", ends, strict=True)]
     meta = metadata((13, {"leader": 2, "isr": [2]}))
@@ -197,6 +200,26 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     assert correlated(power[0], fault("restart", "1", 11)).cause == "unknown"  # the death of 2 is not recorded
     one_by_one = (power[0], fault("restart", "1", 8), fault("power-loss", "2", 9), fault("restart", "2", 11))
     assert correlated(*one_by_one).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "cause"),
+    [
+        ((8, 9), (7, 10), "correlated-failure"),
+        ((6, 8), (7, 9), "correlated-failure"),
+        ((6, 7), (8, 9), "unknown"),  # broker 1 may have fetched the records from broker 2 again, before that one died
+        ((4, 9), (7, 10), "unknown"),  # broker 1 started before the acknowledgement
+    ],
+)
+def test_replicas_that_all_started_before_one_had_loaded_its_log_failed_together(first, second, cause):
+    """No fault is recorded: of each broker it is known when it started (s), and when it had loaded its log."""
+    lines = zip("12", (first, second), strict=True)
+    boots = [server_log(each, (start, BOOT), (loaded, LOADED % 1)) for each, (start, loaded) in lines]
+    meta = metadata((13, {"leader": 2, "isr": [2]}))
+    explained = explain_loss(timeline(AFTER, None, meta, boots), lost())
+    assert explained.cause == cause
+    if cause != "unknown":
+        assert sum(fact.kind == "started" for fact in explained.chain) == 2
 
 
 @pytest.mark.parametrize(
