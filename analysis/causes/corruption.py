@@ -1,13 +1,13 @@
-"""corruption: a broker with a damaged segment led, so clients read damaged records; or it may lead some day.
+"""corruption: a broker with a damaged or missing segment led, so clients missed records; or it may lead some day.
 
 A broker sends its segments without checking their CRC. A client that does not check it either (check.crcs=false) reads
 other values at the same offsets; a client that checks it gets an error. Readers miss the record as long as that broker
-leads, though other replicas hold it.
+leads, though other replicas hold it. A broker that starts without one of its segments passes over the records in it.
 
 Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
-this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss,
-also: every log holds the record intact or is damaged there, so only the damaged copy can have been read. For the damage
-itself (log-corruption) its broker need not have led.
+this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss, a
+segment that is missing between two others is damage as well; and every log holds the record intact or is damaged there,
+so only the damaged copy can have been read. For the damage itself (log-corruption) its broker need not have led.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ PREVENTED_BY = [
     "check.crcs=true in consumers (an error instead of a wrong value)",
     CHECKSUMS,
 ]
+WHOLE_LOGS = "starting a broker with all segments of its logs (kafka-delete-records.sh deletes old records)"
 FAULTS = ("corrupt", "bit-flip")
+MISSING = "missing"  # no segment has the offsets between two others
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
@@ -55,10 +57,11 @@ def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) ->
 
 
 def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = True) -> Attempt:
-    if timeline.replica_logs.damage.is_empty():
+    if timeline.replica_logs.damage.is_empty() and not (is_loss and timeline.replica_logs.missing):
         return NOT_THE_CASE  # returns early, as a finding may call this once for each of its offsets
     for snapshot in reversed(timeline.replica_logs.snapshots):
         damaged = _damaged_batches(timeline, snapshot, lost)
+        damaged += _missing_segments(timeline, snapshot, lost) if is_loss else []
         if damaged:
             return _attempt_with_snapshot(timeline, snapshot, damaged, lost, is_loss, is_read)
     return NOT_THE_CASE
@@ -77,6 +80,19 @@ def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict
         if next_offset > lost.last:
             covering.append(batches.row(0, named=True))
     return covering
+
+
+def _missing_segments(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+    """The brokers that lack the segments with all lost offsets, between two others, as rows of damage.
+
+    That clients missed the records shows that the broker lacks these segments, not only the copy of its log.
+    """
+    return [
+        {"broker": one.broker, "kind": MISSING, "first_offset": one.first, "last_offset": one.last}
+        | {"reason": f"{one.file} {one.reason}", "snapshot": snapshot, "file": one.file, "byte": None, "line": None}
+        for one in timeline.replica_logs.missing
+        if one.is_hole and one.snapshot == snapshot and one.first <= lost.first and lost.last <= (one.last or -1)
+    ]
 
 
 def _attempt_with_snapshot(
@@ -100,9 +116,9 @@ def _attempt_with_snapshot(
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
         return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
-    return Attempt(
-        True, _chain(timeline, snapshot, row, term, intact), PREVENTED_BY if term is not None else PREVENTED_BY[1:]
-    )
+    measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
+    is_missing = row["kind"] == MISSING
+    return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)
 
 
 def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
@@ -133,6 +149,8 @@ def _chain(
     offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
     about = {"offset": first, "snapshot": snapshot}
     text = f"{in_snapshot(snapshot)} broker {broker}'s copy of {offsets} is damaged: {row['reason']}"
+    if row["kind"] == MISSING:
+        text = f"{in_snapshot(snapshot)} broker {broker} has no segment with {offsets}: {row['reason']}"
     damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
     first_step = "move leadership there, then let" if term is not None else "let"

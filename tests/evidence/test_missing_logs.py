@@ -209,6 +209,25 @@ def test_a_log_that_lacks_a_segment_is_incomplete(case: str, broker: str, unpack
         assert why in _sentence(result, name)
 
 
+@pytest.mark.parametrize(("broker", "cause"), [("3", "corruption"), ("1", "unknown")])  # 1 leads another partition only
+def test_a_leader_without_a_segment_is_why_readers_missed_its_records(
+    broker: str, cause: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    _, lacking, behind = _split(run / f"brokers/{broker}/data/orders-0")
+    lacking.unlink()
+    missed = range(int(lacking.stem), int(behind.stem))
+    events = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    for event in events:
+        if event["process"] == "final" and "records" in event:
+            event["records"] = [one for one in event["records"] if one["partition"] != 0 or one["offset"] not in missed]
+    (run / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    [incident] = [one for one in judged(run).incidents if one["lost"]]
+    assert incident["cause"] == cause
+    if cause == "corruption":
+        assert any(f"broker 3 has no segment with offsets {missed[0]} to" in one["says"] for one in incident["chain"])
+
+
 PROOFS: dict[str, Callable[[Path], object]] = {
     "timeindex": lambda folder: (folder / f"{0:020d}.timeindex").write_bytes(b"\x00\x00\x01\x00" * 3),
     "snapshot": lambda folder: (folder / f"{7:020d}.snapshot").write_bytes(b"\x00"),
