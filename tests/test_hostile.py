@@ -61,10 +61,8 @@ def test_a_file_that_is_no_history_is_refused_in_a_sentence(name: str, tmp_path:
         (b"{}\n", "found a JSON object with no fields, without process, type, f,"),
         (b"hello\n", "found a first line like 'hello',"),
         (b'{"value": "\\ud800"}\n', r"found a first line that is no JSON \(no low surrogate"),
-        (
-            b'{"process": "p0", "ty',
-            r"found a first line that is no JSON .*, expected one JSON object .* was it cut",
-        ),
+        (b"{:valid? false,\n :count 3}\n", "found EDN without an operation that logjudge knows"),
+        (b'{"process": "p0", "ty', r"found a first line that is no JSON .*, expected one JSON object .* was it cut"),
         (gzip.compress(b"", mtime=0)[:-1] + b"!", "found damaged gzip data"),
         (b"\x28\xb5\x2f\xfdgarbage", "found damaged zstd data"),
     ],

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -307,3 +308,49 @@ def test_line_of_100_megabytes() -> None:
 )
 def test_recognises(head: bytes, expected: bool) -> None:
     assert jepsen.recognises(head) is expected
+
+
+ERROR = '#error {\n :cause "gone {"\n :via\n [{:type java.net.SocketException}]}'
+SEVERAL_LINES = [
+    "{:index 3,\n :time 5,\n :type :ok,\n :process 1,\n :f :poll,\n :value\n [[:poll\n   {1 [[0 7]]}]]}",
+    f"{{:index 3, :time 5, :type :info, :process 1, :f :crash, :value nil, :exception {ERROR}}}",
+    " {:index 3,\n  :time 5, :type :info, :process 1, :f :crash}\n {:index 4, :time 6,\n  :type :ok"
+    " :process 2 :f :crash}",
+]
+
+
+@pytest.mark.parametrize("text", SEVERAL_LINES)
+def test_an_operation_of_several_lines_is_an_event_of_the_first(text: str) -> None:
+    line = b"{:index 2, :time 1, :type :invoke, :process 1, :f :poll, :value [[:poll]]}\n"
+    events, malformed = jepsen.parse(line + text.encode() + b"\n" + line)
+    assert malformed.is_empty()
+    starts = [1 + text.count("\n", 0, found.start()) for found in re.finditer(r"(?<=\{):index", text)]
+    assert events["line"].to_list() == [0, *starts, 2 + text.count("\n")]
+    first = " ".join(text[: text.find(" {", 1) if text.startswith(" ") else len(text)].split())
+    assert {**events.row(1, named=True), "line": 0} == {**one_by_one(first.encode())[0].row(0, named=True), "line": 0}
+
+
+def test_a_cut_operation_does_not_hide_the_next_ones() -> None:
+    whole = b"{:time 1, :type :ok, :process 1, :f :crash}\n"
+    events, malformed = jepsen.parse(b"{:time 0,\n :type :ok, :process\n" + whole + b" {:time 2\n" + whole)
+    assert events["line"].to_list() == [2, 4]
+    assert malformed["line"].to_list() == [0, 1, 3]
+
+
+def test_a_malformed_operation_of_several_lines_is_one_error() -> None:
+    _, malformed = jepsen.parse(b"{:time 0,\n :type :maybe,\n :process 1 :f :crash}\n")
+    assert malformed["line"].to_list() == [0]
+    assert "found :type :maybe" in malformed["reason"][0]
+
+
+def test_an_operation_of_several_lines_is_not_cut_between_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jepsen, "_BLOCK", 3)
+    text = "\n".join([*SEVERAL_LINES[:2]] * 3)
+    events, malformed = jepsen.parse(text.encode())
+    assert (len(events), len(malformed)) == (6, 0)
+
+
+def test_recognises_operations_of_several_lines() -> None:
+    assert jepsen.recognises(SEVERAL_LINES[0].encode())
+    assert not jepsen.recognises(b"{:valid? false,\n :workload {:valid? false}}\n")
+    assert not jepsen.recognises(b"{:index 0,\n :f :txn, :value [[:append 1 1]]}\n")

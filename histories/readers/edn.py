@@ -11,6 +11,7 @@ Forms become:
     [1 2] (1 2)          tuple (equal in Clojure, too)
     {:a 1} #{1 2}        Map (a dict that can be a key), frozenset
     #inst "2026-…"       Tagged("inst", "2026-…")
+    #"…" #'a/b #:a{:b 1} Tagged('"', "…"), Tagged("'", Symbol), Tagged(":a", Map), as Clojure prints them
 
 Comments and discarded forms (`#_`) are skipped. Other text raises EdnError, a ValueError with the position, and
 nothing else. Keys that differ in Clojure but not in Python (1, 1.0 and true) are an error, too. `dumps(form)` writes
@@ -121,10 +122,11 @@ _TOKEN = re.compile(
     | (?P<close>[\])}])
     | (?P<atom>[^ \t\n\r\f\v,;"\\()\[\]{}\#^@`~'][^ \t\n\r\f\v,;"\\()\[\]{}^@`~]*+)
     | (?P<string>"(?:[^"\\]++|\\.)*+")
+    | (?P<regex>\#"(?:[^"\\]++|\\.)*+")
     | (?P<char>\\(?:[A-Za-z0-9]++|.))
     | (?P<discard>\#_)
     | (?P<symbolic>\#\#-?[A-Za-z]++)
-    | \#(?P<tag>[A-Za-z][A-Za-z0-9.*+!_?$%&=<>/:\#-]*+)
+    | \#(?P<tag>:{0,2}[A-Za-z][A-Za-z0-9.*+!_?$%&=<>/:\#-]*+|')
     | (?P<bad>.)
     """,
     re.VERBOSE | re.DOTALL,
@@ -282,9 +284,11 @@ def _number(token: str, position: int) -> int | float | Decimal | Fraction:
 
 
 def _leaf(kind: str, token: str, position: int) -> Any:
-    """A string, a character or a symbolic value."""
+    """A string, a regular expression, a character or a symbolic value."""
     if kind == "string":
         return token[1:-1] if "\\" not in token else _unescape(token[1:-1], position)
+    if kind == "regex":
+        return Tagged('"', token[2:-1])
     if kind == "symbolic" and token in _SYMBOLIC:
         return _SYMBOLIC[token]
     if kind == "char":

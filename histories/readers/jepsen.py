@@ -16,6 +16,9 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
 - `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
 - Processes other than integers are not clients: their operations are faults or heals (`:start`, `:heal` and the like).
 - Other `:f` of clients (`:debug-topic-partitions`) make no event; other entries of an operation are ignored.
+- An operation may have several lines if all but its first begin with a blank, as pprint writes it, and as Clojure
+  writes the `#error` of an exception. It is an event of its first line. One that a block of a large file cuts is
+  malformed.
 
 Operations have no identifiers: the completion of an event is the next event of its process (`op` is null). Malformed
 lines are quarantined. A line is parsed without those before it, so a history may be parsed in pieces.
@@ -29,20 +32,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import polars as pl
 
 from ..tables import EVENTS, QUARANTINE
+from . import edn
 from .contents import LOG
 from .jepsen_operations import event
-from .lines import parse_each
+from .lines import MalformedError, decode_line, parse_each
 
 NAME = "jepsen"
 CONTENT = LOG
 _BLOCK = 6 << 20  # bytes; the arrays of a block fit into the processor's cache
+_END = re.compile(rb"\n(?![ \t])")  # of an operation's last line
 
 _KAFKA = re.compile(
-    rb"^(?:\xef\xbb\xbf)?[\s,]*(?:#[\w.]+\s*)?\{\s*:[^\n]*"
+    rb"^(?:\xef\xbb\xbf)?[\s,]*(?:#[\w.]+\s*)?\{\s*:(?:[^\n]*|[^{}]*?)"
     rb"(?::f\s+:(?:send|poll|assign|subscribe|crash|debug-topic-partitions)\b|\[:(?:send|poll)\b)",
     re.MULTILINE,
 )
@@ -72,7 +78,8 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
 def _blocks(blob: bytes) -> Iterator[bytes]:
     start = 0
     while start < len(blob):
-        stop = blob.find(b"\n", start + _BLOCK) + 1 or len(blob)
+        end = _END.search(blob, start + _BLOCK)
+        stop = end.end() if end else len(blob)
         yield blob[start:stop]
         start = stop
 
@@ -81,7 +88,38 @@ def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
     from . import jepsen_columns  # pyarrow, which it uses, takes a while to load
 
     events, read = jepsen_columns.read(lines)
-    rows, malformed = parse_each(lines, (~read).nonzero()[0].tolist(), event)
+    left = (~read).nonzero()[0].tolist()
+    whole = _operations_of_several_lines(lines, left)
+    followed = {number + more for number, text in whole.items() for more in range(1, text.count(b"\n") + 1)}
+    alone = [whole.get(number, line) for number, line in enumerate(lines)] if whole else lines
+    rows, malformed = parse_each(alone, [number for number in left if number not in followed], event)
     if rows:
         events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)]).sort("line")
     return events, malformed
+
+
+def _operations_of_several_lines(lines: list[bytes], left: list[int]) -> dict[int, bytes]:
+    """The texts of forms that go on in lines that begin with a blank, by the number of their first line."""
+    found: dict[int, bytes] = {}
+    follows = [lines[number][:1] in (b" ", b"\t") and number - 1 == before for before, number in pairwise([-2, *left])]
+    begin = 0
+    for end in range(1, len(left) + 1):
+        if end < len(left) and follows[end]:
+            continue
+        if end - begin > 1:
+            found |= {left[begin] + first: text for first, text in _forms_of_several_lines(lines, left[begin:end])}
+        begin = end
+    return found
+
+
+def _forms_of_several_lines(lines: list[bytes], numbers: list[int]) -> Iterator[tuple[int, bytes]]:
+    """The forms in adjacent lines that have several of these: the first one (from 0), and the text."""
+    joined = b"\n".join(lines[number] for number in numbers)
+    try:
+        text = decode_line(joined)
+        starts = [text.count("\n", 0, position) for position, _ in edn.forms(text)]
+    except (edn.EdnError, MalformedError):
+        return
+    for first, stop in pairwise([*starts, len(numbers)]):
+        if stop - first > 1:
+            yield first, b"\n".join(lines[number] for number in numbers[first:stop])

@@ -80,11 +80,11 @@ def _data(function: str, operation: dict[str, Any]) -> dict[str, Any] | None:
                 return steps[0]
         return {"f": "txn", "ops": steps}
     if function == "assign":
-        keys = [_scalar(key, "a key") for key in _vector(value, ":value")]
+        keys = [text_of(key) for key in _vector(value, ":value")]
         position = {"offset": 0} if operation.get("seek-to-beginning?") is True else {}
         return {"f": "assign", "offsets": [{"topic": key, "partition": 0, **position} for key in keys]}
     if function == "subscribe":
-        return {"f": "subscribe", "topics": [_scalar(key, "a key") for key in _vector(value, ":value")]}
+        return {"f": "subscribe", "topics": [text_of(key) for key in _vector(value, ":value")]}
     return {"f": "crash"} if function == "crash" else None
 
 
@@ -109,15 +109,15 @@ def _records(key: Any, pairs: Any) -> list[dict[str, Any]]:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise MalformedError(f"found {excerpt(pair)}, expected [offset value]")
         records.append(_record(key, *pair))
-    return records or [{"topic": _scalar(key, "a key"), "partition": 0}]
+    return records or [{"topic": text_of(key), "partition": 0}]
 
 
 def _record(key: Any, offset: Any, value: Any) -> dict[str, Any]:
     return {
-        "topic": _scalar(key, "a key"),
+        "topic": text_of(key),
         "partition": 0,
         "offset": None if offset is None else _int64(offset, "an offset"),
-        "value": _scalar(value, "a value"),
+        "value": _value(value),
     }
 
 
@@ -133,7 +133,7 @@ def _rebalanced(log: Any) -> list[str] | None:
         return None
     entries = [entry for entry in _vector(log, ":rebalance-log") if isinstance(entry, dict)]
     keys = [key for entry in entries for key in _vector(entry.get(Keyword("keys")), ":keys")]
-    return list(dict.fromkeys(_scalar(key, "a key") for key in keys))
+    return list(dict.fromkeys(text_of(key) for key in keys))
 
 
 def _vector(form: Any, what: str) -> tuple[Any, ...]:
@@ -150,9 +150,9 @@ def _int64(form: Any, what: str) -> int:
     return form
 
 
-def _scalar(form: Any, what: str) -> str:
-    if isinstance(form, (tuple, dict, frozenset)):
-        raise MalformedError(f"found {excerpt(form)} as {what}, expected a number, string, keyword or other scalar")
+def _value(form: Any) -> str:
+    if isinstance(form, tuple):
+        raise MalformedError(f"found {excerpt(form)} as a value, expected a scalar, map or set: a vector has an offset")
     return text_of(form)
 
 

@@ -25,6 +25,7 @@ _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 _SHOWN = 40  # characters
 NO_JSON = "a first line that is no JSON"
+_EDN_MAP = re.compile(r"[\s,]*(?:#[\w.]+\s*)?\{\s*:[A-Za-z]")
 
 
 def is_foreign(head: bytes) -> bool:
@@ -78,6 +79,8 @@ def _object_without_fields(line: str) -> str | None:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
+        if _EDN_MAP.match(line):
+            return "EDN without an operation that logjudge knows (:process, :type, :f and :value)"
         return f"{NO_JSON} ({error})" if line.lstrip().startswith("{") else None
     if not isinstance(value, dict):
         return None
