@@ -173,11 +173,15 @@ def unknown_sends(p: Partition, doubtful: pl.DataFrame) -> Iterator[Unknown | Mi
     if p.final and doubtful["hidden_by_open_txn"].any():
         yield from missing_isolation_levels(p, p.final.processes)
     if len(doubtful):
-        unread = "the final reads did not return" if p.final else "no read returned"
-        yield Unknown(
-            f"{unread} {plural(len(doubtful), 'acknowledged record')} of {p.name}"
-            f" ({some_values(doubtful['value'].to_list())}), which may be lost or not: {_why_doubtful(p, doubtful)}"
+        which = (
+            f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some_values(doubtful['value'].to_list())})"
         )
+        unread = "the final reads did not return " if p.final else "no read returned "
+        if p.final is None and doubtful["first_read"].count():
+            subject = f"{which} may be lost or not"
+        else:
+            subject = f"{unread}{which}, which may be lost or not"
+        yield Unknown(f"{subject}: {_why_doubtful(p, doubtful)}")
 
 
 def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:

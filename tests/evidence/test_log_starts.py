@@ -118,6 +118,16 @@ def test_settings_in_the_metadata_log_permit_deletions(changed, expected):
     assert built.deletions == ([expected] if expected else [])
 
 
+def test_records_that_consumers_read_are_not_called_unread_without_final_reads(tmp_path):
+    history = f"{{x.retention.ms=86400000}} {SENDS} c:assign=0 c:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 end=6/4"
+    results = judge_run(open_run(bundle(tmp_path, history)))
+    sentences = " ".join(one["says"] for one in verdict_of(results)["assumptions"] if not one["holds"])
+    assert re.search(
+        r"4 acknowledged records of x-0 \(v0, .*?\) may be lost or not: the log start moved to offset 4", says
+    )
+    assert "no read returned" not in sentences
+
+
 def test_a_follower_that_deletes_on_its_own_proves_no_log_start_of_the_leader(tmp_path):
     rules, found = judged(bundle(tmp_path, SKIPPED, logs=[("2", MOVED.format(6, "segment deletion"))]))
     assert not found.height
