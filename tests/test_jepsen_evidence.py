@@ -134,3 +134,14 @@ def test_a_run_in_which_nothing_was_served_is_unknown(kind: str, verdict: str, t
     text = history([send(0, 0), poll(1, (0, 0)) if kind == "ok" else (1, "poll", "[[:poll]]", "[[:poll {}]]")])
     report = judged(text.replace(":ok, :process 0", f":{kind}, :process 0"), tmp_path)
     assert report["verdict"] == verdict
+
+
+@pytest.mark.parametrize(("kind", "rule"), [("info", None), ("fail", "aborted-read"), ("ok", None)])
+@pytest.mark.parametrize("f", ["send", "txn"])
+def test_a_completion_without_a_value_sent_what_was_invoked(
+    f: str, kind: str, rule: str | None, tmp_path: Path
+) -> None:
+    text = history([(0, f, "[[:send 1 7]]", "nil")]).replace(":type :ok", f":type :{kind}")
+    report = judged(text + history([send(8, 2, process=2), poll(1, (0, 7), (2, 8))]), tmp_path)
+    assert rules_with("invalid", report) == ({rule} if rule else set())
+    assert report["verdict"] == ("invalid" if rule else "valid")
