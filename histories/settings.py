@@ -40,8 +40,9 @@ class Settings:
 
     @cached_property
     def processes(self) -> dict[str, dict[str, Any]]:
-        """The configuration of each process, by its name."""
-        return {name: about for name, about in _object(self.config, "processes").items() if isinstance(about, dict)}
+        """The configuration of each process, by its name; null is a setting that is not set."""
+        processes = _object(self.config, "processes").items()
+        return {name: _set_fields(about) for name, about in processes if isinstance(about, dict)}
 
     @property
     def final(self) -> bool:
@@ -89,7 +90,7 @@ class Settings:
 
     def topic(self, name: str) -> dict[str, Any]:
         """The configuration of a topic."""
-        return _object(_object(self.config, "topics"), name)
+        return _set_fields(_object(_object(self.config, "topics"), name))
 
     def is_compacted(self, topic: str) -> bool:
         """Whether cleanup.policy contains compact."""
@@ -130,6 +131,10 @@ def idempotence(producer: Mapping[str, Any], acks: str) -> bool | None:
     if setting is not None:
         return str(setting).lower() == "true"
     return None if acks in ("all", "-1") else False
+
+
+def _set_fields(about: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in about.items() if value is not None}
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

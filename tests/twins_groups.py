@@ -59,6 +59,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         }
         within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
         handled |= {(read.offset, read.value) for op, read in polls if op.id in within}
+    elsewhere = _handled_by_any(twin) if any(_is_committing_producer(twin, member) for member in members) else set()
     dirty = any(twin.dirty(member) for member in members)
     lost = twin.lost()
     held = twin.held()
@@ -94,12 +95,29 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             left = [value for value in left if value in at_last]
         if all((offset, None) in handled or value in {known for _, known in handled} for value in left):
             continue
+        if any((offset, value) in elsewhere for value in (*held[offset], None)):
+            continue
         if first <= offset < last:
             yield ("consumer-loss", "violation", offset, name)
         elif offset < first and reset:
             written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _is_committing_producer(twin: Twin, process: str) -> bool:
+    """Does it commit in transactions, poll nothing, and have no group.id? Then its group is not known."""
+    commits = [op for op, _ in _committed(twin, [process]) if op.f == "txn"]
+    return bool(commits) and not _name(twin, process) and not any(read.process == process for read in twin.reads)
+
+
+def _handled_by_any(twin: Twin) -> set[tuple[int | None, str | None]]:
+    """What any process handled, or polled if none recorded that it handled something."""
+    handles = [op for op in twin.ops if op.f == "handle" and op.outcome != "fail"]
+    if any(op.f == "handle" for op in twin.ops):
+        return {(record["offset"], record["value"]) for op in handles for record in op.event["records"]}
+    polls = [op for op in twin.ops if op.f != "txn" or op.outcome != "fail"]
+    return {(read.offset, read.value) for op in polls for read in reads_of(op)}
 
 
 def _is_final(twin: Twin, read: Read) -> bool:
@@ -124,6 +142,8 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
             continue
         previous, more = before[-1]
         if op.f == "assign" and previous.f == "txn":
+            continue
+        if _is_committing_producer(twin, op.process):
             continue
         may_be_sent = any(
             move.process in members

@@ -61,6 +61,16 @@ def commits_of(p: Partition, group: Group) -> pl.DataFrame:
     return p.marks.filter(IS_COMMIT & group.is_member).sort("completed", "at", "index")
 
 
+def committing_producers(p: Partition, group: Group) -> list[str]:
+    """Members without a group.id that commit in transactions and poll nothing here, so their group is not known.
+
+    Offsets that a producer commits are of the group of its consumer, another process.
+    """
+    committing = p.marks.filter(IS_COMMIT & group.is_member & pl.col("txn"))["process"].unique()
+    reading = {*p.reads["process"].unique()} if len(committing) else set()
+    return sorted(name for name in {*committing} - reading if not p.settings.group_of(name))
+
+
 def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
     """Adds `begun`, the earliest time (ns) at which each commit may have happened.
 

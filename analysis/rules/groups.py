@@ -19,9 +19,18 @@ from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
-from .group_commits import Group, commits_of, groups_of, groups_or_clients, latest_before, lost_commits, with_begin
+from .group_commits import (
+    Group,
+    commits_of,
+    committing_producers,
+    groups_of,
+    groups_or_clients,
+    latest_before,
+    lost_commits,
+    with_begin,
+)
 from .passed_records import compaction_reason, existing_for_group, is_lost
-from .rule import EvidenceLike, Result, Row, Rule, Unknown, finding, seconds, where
+from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 
 @Rule(
@@ -47,8 +56,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     group.
     Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
     the record. A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
-    Only __consumer_offsets shows the commit, and a member of the group recorded nothing. Compaction may have removed
-    the record: run.json does not set cleanup.policy, a later record has its key, and the final reads did not return it.
+    Only __consumer_offsets shows the commit, and a member of the group recorded nothing. run.json does not set group.id
+    of a producer that commits in transactions, and some process handled the record. Compaction may have removed it:
+    run.json does not set cleanup.policy, a later record has its key, and the final reads did not return it.
     """
     recorders = p.context.filter(kind="handles")["process"]
     offsets = p.entries["offset"].to_numpy()
@@ -70,6 +80,10 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         done = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
             yield Unknown(f"no member of {group} recorded handle events of {p.name}, but other consumers did")
+        if len(missed) and (producers := committing_producers(p, group)):
+            is_elsewhere = np.isin(missed, offsets[_handled_by_any(p, commits)])
+            yield from (MissingSetting(f"group.id of {name}") for name in producers if is_elsewhere.any())
+            missed = missed[~is_elsewhere]
         is_hidden = indeterminate_polls(p, group.members).hold(missed)
         if is_hidden.any():
             yield Unknown(f"a poll of {p.name} by {group} has no known outcome")
@@ -215,6 +229,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
+    Unknown when: run.json does not set group.id of a producer that commits in transactions.
     """
     for group in groups_or_clients(p):
         recorded = commits_of(p, group)
@@ -228,6 +243,9 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 & (pl.col("offset") <= row["offset"])
             )
             if len(back) or (row["kind"] == "assign" and row["previous_txn"]):
+                continue
+            if row["process"] in committing_producers(p, group):
+                yield MissingSetting(f"group.id of {row['process']}")
                 continue
             yield finding(
                 p,
@@ -321,6 +339,13 @@ def _handled(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
     entries = p.entries.select("offset", "value").with_row_index("row")
     found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
     return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])
+
+
+def _handled_by_any(p: Partition, commits: pl.DataFrame) -> Mask:
+    """Entries that any process finished with, or polled if no process recorded handle events."""
+    everyone = Group("", tuple(pl.concat([p.reads["process"], p.marks["process"]]).unique()))
+    recorded = _handled(p, everyone, commits)
+    return recorded if len(p.context.filter(kind="handles")) else recorded | _polled(p, everyone)
 
 
 def _polled(p: Partition, group: Group) -> Mask:

@@ -6,10 +6,11 @@ record or crashed: `Recorder.handle`, `Recorder.crash`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from .kafka_clients import confluent_kafka, recorded
+from .kafka_clients import confluent_kafka, group_of_metadata, group_setting, recorded
 from .open_operations import Transaction
 from .recorder import Recorder
 
@@ -27,6 +28,20 @@ def _producer_defaults(config: dict[str, Any]) -> dict[str, Any]:
     return {**({} if has_acks else {"acks": "all"}), "enable.idempotence": "transactional.id" in config}
 
 
+@contextmanager
+def fatal_errors() -> Iterator[None]:
+    """Raises the KafkaException of a fatal error, as without delivery reports.
+
+    confluent-kafka sets it before it calls the next delivery report, so Python raises a SystemError from it.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, _library.KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
 class Producer(_library.Producer):  # type: ignore[misc, name-defined]
     """A confluent_kafka.Producer that records its sends and transactions.
 
@@ -41,6 +56,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._on_delivery = config.get("on_delivery")
         self._transaction: Transaction | None = None
         self._is_commit_open = False  # whether a commit was requested and its outcome is not known
+        self._groups: set[str | None] = set()  # whose offsets its transactions commit
         super().__init__(config)
         recorder.configure(process, **recorded({**_producer_defaults(config), **config}))
 
@@ -91,6 +107,16 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
                 message["_error"] = _library.KafkaError(_library.KafkaError._QUEUE_FULL) if is_full else error.args[0]
         return accepted
 
+    def poll(self, *arguments: Any) -> Any:
+        """As confluent_kafka.Producer.poll."""
+        with fatal_errors():
+            return super().poll(*arguments)
+
+    def flush(self, *arguments: Any) -> Any:
+        """As confluent_kafka.Producer.flush."""
+        with fatal_errors():
+            return super().flush(*arguments)
+
     def begin_transaction(self) -> None:
         """As confluent_kafka.Producer.begin_transaction."""
         super().begin_transaction()
@@ -100,13 +126,17 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         """As confluent_kafka.Producer.send_offsets_to_transaction."""
         if self._transaction is not None:
             self._transaction.commit(positions)
+            metadata = arguments[0] if arguments else more.get("group_metadata")
+            self._groups.add(group_of_metadata(metadata))
+            self._recorder.configure(self._process, **group_setting(self._groups))
         super().send_offsets_to_transaction(positions, *arguments, **more)
 
     def commit_transaction(self, *arguments: Any) -> None:
         """As confluent_kafka.Producer.commit_transaction; an error that permits a retry leaves the transaction open."""
         self._is_commit_open = True
         try:
-            super().commit_transaction(*arguments)
+            with fatal_errors():
+                super().commit_transaction(*arguments)
         except _library.KafkaException as error:
             reason = error.args[0]
             if reason.txn_requires_abort():
@@ -122,7 +152,8 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         Without a commit that may have succeeded, the transaction fails even if the request to abort does.
         """
         try:
-            super().abort_transaction(*arguments)
+            with fatal_errors():
+                super().abort_transaction(*arguments)
         except _library.KafkaException as error:
             if not error.args[0].retriable():
                 self._end_transaction("info" if self._is_commit_open else "fail", error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -78,6 +78,21 @@ def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value if name == "acks" else typed(value) for name, value in plain.items() if not _SECRET.search(name)
     }
+
+
+def group_of_metadata(metadata: Any) -> str | None:
+    """The group.id in what Consumer.consumer_group_metadata returned; None: the format is not known.
+
+    librdkafka serializes it as `CGMDv2:`, the generation, and group, member and instance, each with a zero behind it
+    (rd_kafka_consumer_group_metadata_write).
+    """
+    found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", metadata, re.DOTALL) if isinstance(metadata, bytes) else None
+    return found.group(1).decode(errors="replace") if found else None
+
+
+def group_setting(groups: Collection[str | None]) -> dict[str, str | None]:
+    """The setting of a producer in run.json that commits offsets of these groups: not set unless it is one group."""
+    return {"group.id": next(iter(groups)) if len(groups) == 1 else None}
 
 
 def typed(value: str | int | bool) -> str | int | bool:

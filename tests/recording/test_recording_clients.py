@@ -14,11 +14,14 @@ from typing import Any
 
 import logjudge
 import pytest
+from logjudge.histories.recording.kafka_clients import group_of_metadata, group_setting
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import find_kafka
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+from logjudge.histories.recording.confluent_clients import fatal_errors  # noqa: E402
+
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "message.timeout.ms": 300}
 
 
@@ -95,6 +98,24 @@ def test_defaults_of_a_producer_are_recorded(
     logjudge.confluent.Producer(recorder, "p0", NOWHERE, **own)
     about = json.loads((recorder.finish() / "run.json").read_text())["processes"]["p0"]
     assert (about["acks"], about["enable.idempotence"]) == (acks, is_idempotent)
+
+
+def test_the_group_of_a_transaction_is_in_its_metadata() -> None:
+    consumer = confluent_kafka.Consumer({**NOWHERE, "group.id": "grüppe 7"})
+    metadata = consumer.consumer_group_metadata()
+    consumer.close()
+    assert group_of_metadata(metadata) == "grüppe 7"
+    assert [group_of_metadata(other) for other in (b"CGMDv9:" + metadata[7:], None)] == [None, None]
+    assert group_setting({"g"}) == {"group.id": "g"}
+    assert group_setting({"g", "h"}) == group_setting({None}) == {"group.id": None}
+
+
+def test_a_fatal_error_is_raised_as_without_delivery_reports() -> None:
+    fatal = confluent_kafka.KafkaException("fatal")
+    with pytest.raises(confluent_kafka.KafkaException, match="fatal"), fatal_errors():
+        raise SystemError("returned a result with an exception set") from fatal
+    with pytest.raises(SystemError), fatal_errors():
+        raise SystemError("another")
 
 
 @pytest.mark.slow
@@ -177,8 +198,53 @@ def test_transactions_of_confluent_kafka_are_judged_valid(bootstrap: str, tmp_pa
 
 
 @pytest.mark.slow
+def test_a_pipeline_of_confluent_kafka_is_judged_valid(bootstrap: str, tmp_path: Path) -> None:
+    """Offsets that a producer commits in its transactions are of the consumer's group."""
+    make_topic(bootstrap, "inputs")
+    recorder = logjudge.Recorder(tmp_path / "run")
+    feeder = logjudge.confluent.Producer(recorder, "p0", {"bootstrap.servers": bootstrap})
+    for number in range(40):
+        feeder.produce("inputs", f"in-{number}", key=f"k{number % 3}", partition=number % 2)
+    feeder.flush(30)
+    producer = logjudge.confluent.Producer(
+        recorder, "t0", {"bootstrap.servers": bootstrap, "transactional.id": "pipeline"}
+    )
+    producer.init_transactions(30)
+    settings = {"bootstrap.servers": bootstrap, "group.id": "pipeline", "isolation.level": "read_committed"}
+    own = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = logjudge.confluent.Consumer(recorder, "c0", {**settings, **own})
+    consumer.subscribe(["inputs"])
+    done, turn, end = 0, 0, time.monotonic() + 120
+    while done < 40 and time.monotonic() < end:
+        batch = [message for message in consumer.consume(7, 1) if message.error() is None]
+        if not batch:
+            continue
+        turn += 1
+        producer.begin_transaction()
+        for message in batch:
+            if message.value().startswith(b"in-"):
+                producer.produce("inputs", f"out-{message.value().decode()}-{turn}", partition=message.partition())
+        places = {message.partition(): message.offset() for message in reversed(batch)}
+        ends = {message.partition(): message.offset() + 1 for message in batch}
+        offsets = [confluent_kafka.TopicPartition("inputs", *place) for place in ends.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        if turn == 2:
+            producer.abort_transaction(30)
+            for partition, offset in places.items():
+                consumer.seek(confluent_kafka.TopicPartition("inputs", partition, offset))
+            continue
+        producer.commit_transaction(30)
+        recorder.handle("c0", batch)
+        done += sum(message.value().startswith(b"in-") for message in batch)
+    consumer.close()
+    result = logjudge.check(read_all(recorder, bootstrap, "inputs"))
+    assert result.verdict == "valid", result.headline
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["processes"]["t0"]["group.id"] == "pipeline"
+
+
+@pytest.mark.slow
 def test_aiokafka_is_judged_valid(bootstrap: str, tmp_path: Path) -> None:
-    pytest.importorskip("aiokafka")
+    structs = pytest.importorskip("aiokafka.structs")
     make_topic(bootstrap, "aio")
     recorder = logjudge.Recorder(tmp_path / "run")
 
@@ -213,10 +279,13 @@ def test_aiokafka_is_judged_valid(bootstrap: str, tmp_path: Path) -> None:
                     recorder.handle("c0", values)
                     found += len(values)
             await consumer.commit()
+            place = structs.TopicPartition("aio", 0)
+            position = await consumer.position(place)
         own = {"bootstrap_servers": bootstrap, "transactional_id": "aio-t"}
         async with logjudge.aiokafka.AIOKafkaProducer(recorder, "t0", **own) as producer:
             async with producer.transaction():
                 await producer.send("aio", b"in a transaction")
+                await producer.send_offsets_to_transaction({place: position}, "aio")
             await producer.begin_transaction()
             await producer.send("aio", b"aborted")
             await producer.abort_transaction()
@@ -226,6 +295,7 @@ def test_aiokafka_is_judged_valid(bootstrap: str, tmp_path: Path) -> None:
     assert result.verdict == "valid", result.headline
     folder = tmp_path / "run"
     assert len(events(folder, "send")) == 50
+    assert json.loads((folder / "run.json").read_text())["processes"]["t0"]["group.id"] == "aio"
     assert [len(events(folder, "txn", kind)) for kind in ("ok", "fail", "info")] == [1, 1, 0]
     assigned = [event for event in events(folder, "assign") if event["process"] == "c0" and "revoked" not in event]
     assert assigned[0]["member"].startswith("aiokafka")
