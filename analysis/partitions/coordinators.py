@@ -14,6 +14,7 @@ from .observations import Observations, once
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings
+    from .topic_generations import TopicGeneration
 
 
 @once
@@ -21,10 +22,9 @@ def group_evidence(p: Observations) -> pl.DataFrame:
     """Rows of GROUPS about this partition at the end of the run, in the order of the log, with `dated` (ns or null).
 
     All records of a group are in one partition of `__consumer_offsets` (`longest_copies`). There are no rows if the
-    topic was deleted during the run.
+    topic was deleted during the run (`since_creation`).
     """
-    rows = p.groups if p.generation is None else p.groups.clear()
-    best = longest_copies(rows, "group", ("at", "kind", "member"), "offset", ("at",))
+    best = longest_copies(p.groups, "group", ("at", "kind", "member"), "offset", ("at",))
     dated = best.with_columns(dated=on_clock_of_history(pl.col("time"), p.settings))
     return dated.sort("group", "at", "member", maintain_order=True)
 
@@ -98,8 +98,25 @@ def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.
 
 @once
 def coordinated_transactions(p: Observations) -> pl.DataFrame:
-    """The result of `coordinated` for this partition; empty for a topic that was deleted."""
-    return coordinated(p.coordinated if p.generation is None else p.coordinated.clear(), p.settings)
+    """The result of `coordinated` for this partition; empty if its topic was deleted during the run."""
+    return coordinated(p.coordinated, p.settings)
+
+
+def since_creation(
+    tables: Mapping[str, pl.DataFrame], generation: TopicGeneration, settings: Settings
+) -> dict[str, pl.DataFrame]:
+    """The tables of BESIDE_LOGS that are about a generation; none unless it is the only one of the run.
+
+    Coordinators record topics by name, so their rows are about it if they are younger than its creation.
+    """
+    if not generation.is_alone or generation.created is None:
+        return {}
+    since = generation.created.earliest
+    dates = {"groups": "time", "coordinated": "began"}
+    return {
+        name: rows.filter(on_clock_of_history(pl.col(dates[name]), settings) >= since) if name in dates else rows
+        for name, rows in tables.items()
+    }
 
 
 def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:

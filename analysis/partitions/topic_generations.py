@@ -79,6 +79,11 @@ class TopicGeneration:
         return f"This is {name}" + (f", {' and '.join(times)}." if times else ".")
 
     @property
+    def is_alone(self) -> bool:
+        """Whether the topic's name means this one at the end of the run and during it: others were deleted before."""
+        return self.count == 1 and self.deleted is None and self.created is not None
+
+    @property
     def existed_until(self) -> Span:
         """The time (ns) of its deletion; MAX_INT64: never."""
         return self.deleted or Span(MAX_INT64, MAX_INT64)

@@ -11,7 +11,7 @@ import polars as pl
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .common import Common
-from .coordinators import confirmed_producers, coordinated
+from .coordinators import confirmed_producers, coordinated, since_creation
 from .copy_time import with_copy_time
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
@@ -55,7 +55,8 @@ def _native_partitions(
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
         own = common._replace(shared=part.shared)
         about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "otherwise": otherwise}
-        return _native(topic, partition, part.tables, own, **about)
+        beside = since_creation(beside_logs, part.generation, common.settings)
+        return _native(topic, partition, part.tables, own, **about, **beside)
 
     otherwise = [of_part(part) for part in generations.otherwise]
     for part in generations.parts:

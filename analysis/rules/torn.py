@@ -11,7 +11,7 @@ from ...histories.tables import Evidence, Finding
 from ..extremes import greatest, least
 from ..partitions.partition import Partition
 from ..replicas.resolved_outcomes import missing_leader_log
-from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, pieces_of
+from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_comparable, pieces_of
 from ..wording import plural, short, some
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown
 
@@ -21,7 +21,8 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     group="transactions",
     summary="A transaction is committed in one partition, and not in another",
     unknown_when=(
-        "The last leader's log was not collected, or is damaged, so that markers may be missing. "
+        "The last leader's log was not collected, or is damaged, so that markers may be missing. The topic was deleted "
+        "during the run. "
         f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
     ),
     in_jepsen=NO_BROKER_FILES,
@@ -45,6 +46,10 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
             yield Unknown(f"{missing}, so its transactions cannot be compared with those of other partitions")
         elif p.replica_logs.is_leader_damaged:
             yield Unknown(f"the log of {p.name} is damaged, so markers of transactions may be missing")
+        elif not is_comparable(p):
+            yield Unknown(
+                f"topic {p.topic} was deleted: transactions of {p.label} are not compared with other partitions"
+            )
     if len(pieces_of(p).odd) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 

@@ -1,0 +1,58 @@
+"""Transactions of a topic that was deleted and created again: those of its present generation are judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .transaction_logs import Step, contact, event, judged, send, transaction, write_run
+
+S = 1_000  # ms
+
+
+def recreated(deleted: int) -> list[dict[str, Any]]:
+    """A topic that is deleted at a time (ms), and created again 1 ms later."""
+    return [
+        event(deleted + op, "nemesis", op, kind, "fault", fault={"kind": fault, "topic": "x"})
+        for op, fault in enumerate(("delete-topic", "create-topic"))
+        for kind in ("invoke", "ok")
+    ]
+
+
+def led_later(folder: Path) -> Path:
+    """The bundle, whose broker leads since 3 s."""
+    log = folder / "brokers" / "1" / "server.log"
+    log.write_text(log.read_text().replace("00:00:00,000", "00:00:03,000"))
+    return folder
+
+
+@pytest.mark.parametrize(("marker", "verdict"), [("7~", "invalid"), ("7!", "valid")])
+def test_transactions_since_the_creation_are_compared(marker: str, verdict: str, tmp_path: Path) -> None:
+    events = recreated(1 * S) + transaction("t", 0, [(0, "a", 0), (1, "b", 0)], "ok", (4 * S, 4 * S + 5))
+    folder = led_later(write_run(tmp_path, {0: "7a 7!", 1: f"7b {marker}"}, events))
+    assert judged(folder, "torn-transaction")[1] == verdict
+
+
+def test_transactions_are_not_compared_if_the_topic_was_recreated_between(tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "z", 0), (1, "y", 0)], "ok", (1, 2)) + recreated(1 * S)
+    events += transaction("t", 1, [(0, "a", 0), (1, "b", 0)], "ok", (4 * S, 4 * S + 5))
+    folder = led_later(write_run(tmp_path, {0: "7a 7!", 1: "7b 7~"}, events))
+    assert judged(folder, "torn-transaction") == ([], "unknown")
+
+
+@pytest.mark.parametrize(("began", "is_known"), [(0, False), (4 * S, True)])
+def test_the_coordinators_transactions_since_the_creation_count(began: int, is_known: bool, tmp_path: Path) -> None:
+    """Of those before, the records were in the deleted log."""
+    steps: list[Step] = [
+        ("t", 7, "ongoing", [("x", 0)], (began + 1, began + 1)),
+        ("t", 7, "prepare-commit", [("x", 0)], (began + 2, began + 1)),
+        ("t", 7, "complete-commit", [], (began + 3, began + 1)),
+    ]
+    events = recreated(1 * S) + transaction("t", 0, [(0, "a", None)], "info", (4 * S, 4 * S + 500))
+    events += send("b", 1, 4 * S + 600, 0) + contact(40 * S)
+    about = {"t": {"transaction.timeout.ms": 1_000}}
+    folder = led_later(write_run(tmp_path, {0: "7a b"}, events, steps, processes=about))
+    [hanging], _ = judged(folder, "hanging-transaction")
+    assert ("had committed it" in hanging["sentence"]) == is_known, hanging["sentence"]
