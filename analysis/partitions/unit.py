@@ -55,8 +55,8 @@ def _native_partitions(
     def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
         own = common._replace(shared=part.shared)
         about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "otherwise": otherwise}
-        beside = since_creation(beside_logs, part.generation, common.settings)
-        return _native(topic, partition, part.tables, own, **about, **beside)
+        about |= since_creation(beside_logs, part.generation, common.settings)
+        return _native(topic, partition, part.tables, own, **about)
 
     otherwise = [of_part(part) for part in generations.otherwise]
     for part in generations.parts:
