@@ -101,7 +101,7 @@ def test_the_corpus_is_judged_the_same_in_calls() -> None:
     for run in runs:
         for done in compare(run.history, random_cuts(random, run.history, 4), only_last=not IS_CAMPAIGN):
             closed += len(done.state.carried.closed) if done.state.carried else 0
-    assert closed > 5
+    assert closed, "offsets of some partitions are closed, or the calls differ in nothing"
 
 
 @pytest.mark.parametrize("name", BETWEEN)
