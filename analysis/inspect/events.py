@@ -30,6 +30,7 @@ Record = dict[str, Any]
 MAX_PARTITIONS = 8  # named
 MAX_READERS = 8
 TRANSACTION = "transaction"  # kind of the facts
+METADATA_LOG = "__cluster_metadata-0/"  # in the path of a source
 
 
 class Moment(NamedTuple):
@@ -191,8 +192,20 @@ def events_of_partition(p: Partition) -> list[Record]:
         merged = p.timeline.merged.get(fact, fact)
         sentence = f"{merged.sentence} [{how_elected}]" if how_elected else merged.sentence
         moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})
-    # Python's sort is stable: facts of one millisecond keep the order of their kinds above.
-    return sorted(moments.values(), key=lambda moment: MAX_INT64 if moment["time"] is None else moment["time"])
+    # Python's sort is stable: facts of one millisecond keep the order of their kinds above, where no file has another.
+    return [moments[fact] for fact in sorted(moments, key=lambda fact: _order(moments[fact]["kind"], fact))]
+
+
+def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:
+    """Time; then faults, the controller's records as its log has them, and what brokers did with them."""
+    time = MAX_INT64 if fact.time is None else fact.time
+    if kind in ("topic", "fault"):
+        return time, 0, ("", 0)
+    places = [(one.source, one.byte) for one in (fact, *fact.also) if METADATA_LOG in (one.source or "")]
+    at = min(
+        ((source.rpartition("/")[2], byte) for source, byte in places if source and byte is not None), default=None
+    )
+    return (time, 2, ("", 0)) if at is None else (time, 1, at)
 
 
 def _facts(timeline: Timeline) -> Iterator[Moment]:

@@ -205,7 +205,12 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
             builder.term(previous["leader_epoch"]).ended = time
-        message = f"{name} lost its leader in epoch {row['leader_epoch']}, ISR {_isr_text(row)}"
+        had_none = previous is not None and previous["leader"] == -1
+        if previous is not None and had_none and (row["isr"], row["elr"]) == (previous["isr"], previous["elr"]):
+            return  # a change of another field
+        verb = "still had no leader" if had_none else "lost its leader"
+        message = f"{name} {verb} in epoch {row['leader_epoch']}, ISR {_text(row['isr'])}"
+        message += f", ELR {_text(row['elr'])}" if row["elr"] or (previous is not None and previous["elr"]) else ""
         isr = broker_names(row["isr"])
         fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
         builder.add_isr(isr, fact)
@@ -215,15 +220,15 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         _isr_change(builder, row, previous, time)
 
 
-def _isr_text(row: dict[str, Any]) -> str:
-    return f"[{', '.join(str(broker) for broker in row['isr'])}]"
+def _text(brokers: list[int] | None) -> str:
+    return f"[{', '.join(map(str, brokers or ()))}]"
 
 
 def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any], time: int | None) -> None:
     """Adds the ISR of a metadata record that keeps the leader epoch."""
     name, isr = builder.replica_logs.name, broker_names(row["isr"])
     verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
-    message = f"the ISR of {name} {verb} to {_isr_text(row)}"
+    message = f"the ISR of {name} {verb} to {_text(row['isr'])}"
     fact = Fact(message, "isr", time, row["file"], None, row["byte"], partition=name, isr=isr)
     # A batch of records takes brokers out one by one: only its last state is a fact.
     if (last := builder.isr_reports[-1].fact).kind == "isr" and last.byte == fact.byte:
@@ -237,7 +242,7 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     term, leader = builder.term(row["leader_epoch"]), str(row["leader"])
     term.name_leader(leader)
     term.isr, term.time = isr, time
-    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR {_isr_text(row)}"
+    message = f"the controller elected broker {leader} leader of {name} in epoch {term.epoch}, ISR {_text(row['isr'])}"
     candidates = None
     if previous is not None:
         sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
