@@ -33,7 +33,11 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     about = f"offset {regression.offset} of {regression.name}{by}"
     copies = regression.copies
     if not len(copies):
-        return needs(f"the brokers' copies of __consumer_offsets, which show whether they lost the commit of {about}")
+        # A copy that lost all commits of the partition is as silent as one that was not collected.
+        return needs(
+            f"a commit of {regression.name}{by} in the brokers' copies of __consumer_offsets, which would show whether"
+            f" they lost that of offset {regression.offset}; no collected copy has one"
+        )
     if len(copies.filter(kind="committed", offset=regression.offset)):
         return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     since, until = regression.higher["time"], lower["time"] if lower is not None else None

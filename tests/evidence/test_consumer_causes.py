@@ -233,6 +233,13 @@ def test_the_cause_of_a_committed_offset_that_went_back(events, lower, stored, c
     assert times == sorted(times)
 
 
+def test_copies_without_any_commit_are_not_called_missing() -> None:
+    """All copies may have been collected, and have lost every commit of the partition."""
+    [missing] = [text for text in regression([COMMITTED, ASSIGNED], 1, []).missing if "__consumer_offsets" in text]
+    assert missing.startswith("a commit of x-0 by group g in the brokers' copies of __consumer_offsets")
+    assert missing.endswith("no collected copy has one")
+
+
 def test_a_damaged_copy_may_lack_the_commit() -> None:
     found = regression([COMMITTED, ASSIGNED], 1, [("committed", 2, 5)], intact=False)
     assert found.cause == "unknown"
