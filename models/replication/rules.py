@@ -198,6 +198,13 @@ class Rules:
         """
         return True
 
+    def renumbers_after_gap(self) -> bool:
+        """Whether an idempotent producer retries batches after a gap in the sequence in a new epoch (KIP-360, 2.5).
+
+        Before, the batch that finds the gap fails (TransactionManager.canRetry).
+        """
+        return self.bumps_epoch_after_abort() and not self.era.zookeeper
+
     def verifies_transactions(self) -> bool:
         """Whether a leader verifies a transaction with the coordinator before its first batch (KIP-890, part 1)."""
         return False

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.matrix import space
 from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.exploration.search import Space
 from logjudge.models.exploration.truth import losses
 from logjudge.models.replication.brokers.broker import Broker
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
+from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from protocol_runs import details, run
@@ -253,6 +256,35 @@ def test_idempotence_survives_a_failover_without_duplicates() -> None:
         values = [(b.producer, b.first + i) for b in log.batches() for i in range(b.end - b.base)]
         assert len(values) == len(set(values))
         assert log.end == 200
+
+
+@pytest.mark.parametrize(("variant", "refused"), [("kip-320", 0), ("kraft", 0), ("kip-98", 6)])
+def test_batches_after_a_gap_are_numbered_anew_since_kip_360(variant: str, refused: int) -> None:
+    """An unclean election lost acknowledged batches, so the leader refuses the next ones. Before 2.5 these fail."""
+    scenario = replace(load("min-insync-1"), variant=variant)
+    events: list[ClusterEvent] = []
+    cluster = scenario.run(listener=events.append)
+    assert [event for event in events if event.kind == "out-of-order"]
+    assert sum(ack.end - ack.base for ack in cluster.ledger.acks[0]) == 600 - refused
+    log = cluster.leader_log(0)
+    assert log is not None
+    by_producer = {p: [b.first for b in log.batches() if b.producer == p] for p in (0, 1)}
+    assert all(firsts == sorted(set(firsts)) for firsts in by_producer.values())
+
+
+def test_batches_after_a_gap_keep_their_order_and_are_written_once() -> None:
+    for seed in (1, 2, 3, 4, 5, 7, 8, 9):
+        events: list[ClusterEvent] = []
+        cluster = Space("kraft", ("blackout",), {"simulation.producers": 2}).scenario(seed).run(listener=events.append)
+        assert any(event.kind == "out-of-order" for event in events)
+        assert not INVARIANTS["no-reordering"].check(cluster)
+        assert not INVARIANTS["no-duplicates"].check(cluster)
+
+
+def test_a_refused_batch_that_is_not_next_waits_for_its_timeout() -> None:
+    """It was written, and five later ones followed, so the leader does not know it as a duplicate any more."""
+    cluster = space("kip-320", "handover").scenario(3).run()
+    assert not INVARIANTS["no-duplicates"].check(cluster)
 
 
 def test_one_request_in_flight_keeps_the_order_though_the_leader_changes() -> None:

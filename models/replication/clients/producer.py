@@ -56,7 +56,8 @@ class Producer(Client):
         self._op = 0
         self._next_value = [0] * count
         self._next_sequence = [0] * count
-        self._bump = [False] * count
+        self._bump, self._has_gap = [False] * count, [False] * count  # before new batches; before all undecided ones
+        self._acked_until, self._given_up_until = [0] * count, [-1] * count  # sequence numbers in the epoch
         self._epochs = [0] * count  # the producer epoch that each partition's sequence belongs to
         self._queues: list[deque[ProducerBatch]] = [deque() for _ in range(count)]
         self._partition_in_flight: list[list[ProducerBatch]] = [[] for _ in range(count)]
@@ -65,6 +66,7 @@ class Producer(Client):
         self._outstanding = 0  # batches not yet decided
         self._ticking = False
         self._sizes = record_sizes(config, self._rules.era.epochs_in_log)
+        self._retries_gaps = self._rules.renumbers_after_gap()
 
     def start(self, _: None = None) -> None:
         """Request metadata and begin to send."""
@@ -162,8 +164,9 @@ class Producer(Client):
             return None
         if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
             return None  # muted for all brokers: guaranteeMessageOrder, RecordAccumulator.mutePartition
-        batch = queue[0]
-        now = self.loop.now
+        batch, now = queue[0], self.loop.now
+        if self._has_gap[partition] and not self._bump_epoch(partition):
+            return None
         if batch.attempts:
             if now < batch.retry_at:
                 return None
@@ -174,20 +177,23 @@ class Producer(Client):
             return batch
         if batch.is_open and now < batch.created + self.config.linger:
             return None
-        if self._bump[partition]:
-            return None if self._partition_in_flight[partition] else self._bump_epoch(batch)
-        return batch
+        return None if self._bump[partition] and not self._bump_epoch(partition) else batch
 
-    def _bump_epoch(self, batch: ProducerBatch) -> ProducerBatch:
-        """Start a new epoch, because the sequence number of a batch that was given up is missing (KIP-360).
+    def _bump_epoch(self, partition: int) -> bool:
+        """Number a partition's batches from 0 in a new epoch, because one before them is missing (KIP-360).
 
-        Simplification: the transaction coordinator (InitProducerId) grants it at once.
+        Returns whether it did: it waits until none is in flight. Simplification: InitProducerId grants it at once.
         """
+        if self._partition_in_flight[partition]:
+            return False
         self.epoch += 1
-        self._bump[batch.partition] = False
-        self._epochs[batch.partition] = self.epoch
-        self._next_sequence[batch.partition] = 0
-        return batch
+        self._bump[partition] = self._has_gap[partition] = False
+        self._epochs[partition] = self.epoch
+        self._next_sequence[partition] = self._acked_until[partition] = 0
+        self._given_up_until[partition] = -1
+        for batch in self._queues[partition]:
+            batch.sequence = -1  # numbered when it is sent
+        return True
 
     def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
         config = self.config
@@ -233,32 +239,25 @@ class Producer(Client):
                 continue
             if error in (NONE, DUPLICATE):
                 self._acknowledged(batch, base)
-            elif error == OUT_OF_ORDER and self._follows_another(batch):
-                self._retry(batch, error)  # the batch before it is still in flight
+            elif error == OUT_OF_ORDER and (self._retries_gaps or self._follows_another(batch)):
+                self._has_gap[batch.partition] |= self._retries_gaps and self._finds_gap(batch)
+                self._retry(batch, error)
             elif error == TOO_LARGE and batch.count > 1:
                 self._split(batch)
             elif error in (TOO_LARGE, OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
-                # The broker lacks records that it acknowledged, or an earlier batch was given up. Simplification: the
-                # batch fails, as before 2.5. Since KIP-360 the producer renumbers undecided batches and retries
-                # (TransactionManager.canRetry), which duplicates those that were written without a response.
                 self._bump[batch.partition] = True
                 self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
             else:
                 if error in (NOT_ENOUGH_AFTER, TIMED_OUT):
                     batch.ambiguous = True
                 elif error == NOT_LEADER:
-                    # A leader that resigned may have appended; one that never led did not. The client cannot
-                    # distinguish them.
-                    batch.ambiguous = True
+                    batch.ambiguous = True  # a leader that resigned may have appended it
                     self.refresh()
                 self._retry(batch, error)
         self._drain(None)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Send the halves of a batch that the broker refused as too large (RecordAccumulator.splitAndReenqueue).
-
-        Simplification: since 4.0; older producers split by batch.size first (KAFKA-8350).
-        """
+        """Send the halves of a batch that is too large (splitAndReenqueue since 4.0; before by size, KAFKA-8350)."""
         batch.is_done = True
         self._outstanding += 1
         for half in reversed(batch.halves()):
@@ -266,14 +265,17 @@ class Producer(Client):
 
     def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
         self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
+        self._acked_until[batch.partition] = max(self._acked_until[batch.partition], batch.sequence + batch.count)
         self._complete(batch, "ok", NONE, base)
+
+    def _finds_gap(self, batch: ProducerBatch) -> bool:
+        """Whether it is next, so that a refusal proves that acknowledged records are lost or one was given up."""
+        return batch.sequence in (self._acked_until[batch.partition], self._given_up_until[batch.partition])
 
     def _follows_another(self, batch: ProducerBatch) -> bool:
         """Whether a batch with an earlier sequence number is undecided."""
         undecided = (*self._queues[batch.partition], *self._partition_in_flight[batch.partition])
-        return any(
-            0 <= other.sequence < batch.sequence and other.producer_epoch == batch.producer_epoch for other in undecided
-        )
+        return any(0 <= b.sequence < batch.sequence and b.producer_epoch == batch.producer_epoch for b in undecided)
 
     def on_closed(self, request: ProduceRequest) -> None:
         """The connection closed: its requests get no response, and their batches may have been written.
@@ -310,10 +312,7 @@ class Producer(Client):
         self._outstanding = 0
 
     def _connect(self, broker: int) -> None:
-        """With acks=0, check that the broker runs (NetworkClient.ready), because lost batches are not retried.
-
-        Simplification: with other acks, batches are sent at once.
-        """
+        """With acks=0, check that the broker runs (NetworkClient.ready). Simplification: not with other acks."""
         request = self._connecting[broker] = ApiVersionsRequest(
             self.node, broker, self.loop.now, self.on_connected, self.on_refused, None
         )
@@ -349,6 +348,7 @@ class Producer(Client):
     def _give_up(self, batch: ProducerBatch, error: str) -> None:
         if batch.sequence >= 0:
             self._bump[batch.partition] = True
+            self._given_up_until[batch.partition] = batch.sequence + batch.count
         self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:

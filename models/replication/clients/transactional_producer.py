@@ -35,6 +35,7 @@ class TransactionalProducer(Producer):
         self.id = "tx" if self.config.transactions == "shared" else f"tx-{self.name}"
         self.transactions = transactions
         self.pid = self.epoch = -1
+        self._retries_gaps = False  # the transaction fails
         self._phase = IDLE
         self._request: TransactionRequest | GroupRequest | None = None  # to a coordinator, in flight
         self._retry_at = 0
