@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 LABEL = "Replicas"
 CAPTION = (
     "Each replica's log at the times when its files were copied; offsets from left to right. One colour per leader"
-    " epoch. Red frame: the replicas have different records here. ▼: the high watermark in the broker's checkpoint,"
-    " which is older than the log. Dashed line: the broker truncated its log here, after this panel or, if no earlier"
-    " panel shows the removed records, before it; 9 → 4: its log ended at 9, then at 4. A log that only ends earlier is"
-    " behind, not divergent. White gaps with ≈ shorten ranges without differences."
+    " epoch. Red frame: the replicas have different records here. ▼: the high watermark (HW) in the broker's"
+    " checkpoint, which is older than the log. Dashed line: the broker truncated its log here, after this panel or, if"
+    " no earlier panel shows the removed records, before it; 9 → 4: its log ended at 9, then at 4. A log that only ends"
+    " earlier is behind, not divergent. White gaps with ≈ shorten ranges without differences."
 )
 SAME = "#c3c9cf"
 MAX_PANELS = 4
@@ -287,7 +287,7 @@ def _draw_high_watermark(axis: Axes, broker: Record, scale: Scale, row: int) -> 
         x = scale.place(mark)
         axis.plot([x], [-row + HALF + 0.06], marker="v", color=style.INK, markersize=7, zorder=8, clip_on=False)
         place, align = ((-6, 2), "right") if x > 0.85 else ((6, 2), "left")
-        style.note(axis, f"high watermark {mark}", (x, -row + HALF), place, ha=align, va="baseline", **NOTE)
+        style.note(axis, f"HW checkpoint {mark}", (x, -row + HALF), place, ha=align, va="baseline", **NOTE)
 
 
 def _frames(log: Record, scale: Scale) -> list[tuple[float, float]]:

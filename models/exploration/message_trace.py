@@ -17,7 +17,8 @@ MAX_MESSAGES = 200
 INTRODUCTION = (
     "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) and "
     "the high watermark (HW) of each replica after each message. Only messages that moved one of these, carried "
-    "records or reported an error are shown: empty fetches, which followers send all the time, are left out."
+    "records or reported an error, and the requests for them, are shown: empty fetches, which followers send all the "
+    "time, are left out."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
