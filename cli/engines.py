@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from ..histories.output_folder import MARK, check_target, is_verdict, write_whole
+from ..histories.output_folder import check_target, write_whole
 from .options import Choice, setting
 from .progress import Progress
 
@@ -147,7 +147,7 @@ class SparkEngine(Engine):
             return
         from ..analysis.engines.spark import publishing
 
-        publishing.check_target(self._session(progress), folder, MARK, is_verdict)
+        publishing.check_target(self._session(progress), folder)
 
     def open_run(self, path: str, reader: str | None, progress: Progress) -> Run:
         if not is_uri(path):
@@ -182,7 +182,7 @@ class SparkEngine(Engine):
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             result = Path(scratch) / "result"
             write_whole(result, fill)
-            publishing.publish(self._started, result, folder, MARK, is_verdict)
+            publishing.publish(self._started, result, folder)
 
 
 class SteppingEngine(Engine):

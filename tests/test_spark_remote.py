@@ -26,7 +26,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
 from logjudge.histories.errors import ClusterError, InputError, UsageError
 from logjudge.histories.files import local_path
-from logjudge.histories.output_folder import MARK, is_verdict
+from logjudge.histories.output_folder import MARK
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "unclean-election"
 URI = "s3a://bucket/run"
@@ -254,14 +254,14 @@ def test_results_go_to_a_uri_with_a_manifest_last(
     (result / "plots").mkdir(parents=True)
     (result / "plots" / "one.svg").write_text("<svg/>")
     (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
-    publishing.publish(spark, result, uri, MARK, is_verdict)
+    publishing.publish(spark, result, uri)
     assert files_below(out) == ["_SUCCESS", "plots/one.svg", MARK]
     assert json.loads((out / "_SUCCESS").read_bytes())["files"] == ["plots/one.svg", MARK]
 
     # The next result takes the place of the first, and of nothing else.
     (out / "plots" / "mine.svg").write_text("<svg/>")
     (result / "plots" / "one.svg").rename(result / "plots" / "two.svg")
-    publishing.publish(spark, result, uri, MARK, is_verdict)
+    publishing.publish(spark, result, uri)
     assert files_below(out) == ["_SUCCESS", "plots/mine.svg", "plots/two.svg", MARK]
 
     put = publishing.Store.put
@@ -274,18 +274,18 @@ def test_results_go_to_a_uri_with_a_manifest_last(
     with monkeypatch.context() as patch:
         patch.setattr(publishing.Store, "put", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            publishing.publish(spark, result, uri, MARK, is_verdict)
+            publishing.publish(spark, result, uri)
     assert files_below(out) == ["plots/mine.svg"]
     with pytest.raises(UsageError, match="found a folder with other files"):
-        publishing.publish(spark, result, uri, MARK, is_verdict)
+        publishing.publish(spark, result, uri)
     with pytest.raises(UsageError, match="found a folder with other files"):
-        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+        publishing.publish(spark, result, f"{mounted}/a run")
     (bundle / MARK).write_text("a user's own file")
     with pytest.raises(UsageError, match="found a folder with other files"):
-        publishing.publish(spark, result, f"{mounted}/a run", MARK, is_verdict)
+        publishing.publish(spark, result, f"{mounted}/a run")
     assert (bundle / "run.json").exists()
     with pytest.raises(UsageError, match=r"cannot be written by Spark .*spark\.jars\.packages"):
-        publishing.check_target(spark, "s3x://bucket/out", MARK, is_verdict)
+        publishing.check_target(spark, "s3x://bucket/out")
 
 
 @pytest.mark.spark
@@ -296,7 +296,7 @@ def test_the_result_of_a_killed_writer_is_replaced(spark: Any, bundle: Path, mou
     (out / publishing.STARTED).write_text('{"writer": "logjudge", "files": ["report.html", "../../etc"]}')
     (out / "report.html").write_text("<html>half")
     (result / MARK).write_text('{"verdict": "valid", "rules": {}}')
-    publishing.publish(spark, result, f"{mounted}/out", MARK, is_verdict)
+    publishing.publish(spark, result, f"{mounted}/out")
     assert files_below(out) == ["_SUCCESS", MARK]
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....histories.errors import ClusterError, UsageError, describe_error
+from ....histories.output_folder import MARK, is_verdict
 from .connecting import within
 from .session import hadoop_path
 
@@ -60,29 +61,26 @@ class Store(NamedTuple):
         within(LIMIT_S, lambda: self.files.delete(self.path(name), False), f"{self.uri}/{name}")
 
 
-def check_target(session: SparkSession, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Raises UsageError if the URI has other files than those of an earlier result; or ClusterError.
-
-    `mark` is a file that each result has; `is_ours` decides by its content.
-    """
+def check_target(session: SparkSession, uri: str) -> None:
+    """Raises UsageError if the URI has other files than those of an earlier result; or ClusterError."""
     with _hadoop_errors(uri):
-        within(LIMIT_S, lambda: _check(_store(session, uri), mark, is_ours), uri)
+        within(LIMIT_S, lambda: _check(_store(session, uri)), uri)
 
 
-def _check(store: Store, mark: str, is_ours: Callable[[bytes], bool]) -> None:
+def _check(store: Store) -> None:
     has_files = store.files.exists(store.target) and len(store.files.listStatus(store.target))
-    if has_files and not (_manifest(store) or is_ours(store.read(mark))):
+    if has_files and not (_manifest(store) or is_verdict(store.read(MARK))):
         raise UsageError(
             f"{store.uri}: found a folder with other files, expected a new folder or an earlier result;"
             " name another with --out"
         )
 
 
-def publish(session: SparkSession, folder: Path, uri: str, mark: str, is_ours: Callable[[bytes], bool]) -> None:
-    """Writes a result to a URI, `mark` and then `_SUCCESS` last. Raises UsageError, ClusterError."""
-    check_target(session, uri, mark, is_ours)
+def publish(session: SparkSession, folder: Path, uri: str) -> None:
+    """Writes a result to a URI, MARK and then `_SUCCESS` last. Raises UsageError, ClusterError."""
+    check_target(session, uri)
     found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    names = sorted(found, key=lambda name: (name == mark, name))
+    names = sorted(found, key=lambda name: (name == MARK, name))
     with _hadoop_errors(uri), tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
         store = _store(session, uri)
         earlier = within(LIMIT_S, lambda: _manifest(store), uri) - set(names)
