@@ -19,7 +19,7 @@ def consumer_start(consumer: str, offsets: Offsets) -> str:
 
 
 def consumer_crash(consumer: str, reason: str, reached: Mapping[str, Mapping[int, int]]) -> str:
-    """A consumer's process ends. `reached`: by what it did, and by partition, the offset up to which it did."""
+    """A consumer's process ends. `reached`: by verb (read, handled, committed), the end offset of each partition."""
     progress = [
         f"{verb} up to offset {', '.join(str(ends[p]) for p in sorted(ends))}" for verb, ends in reached.items() if ends
     ]

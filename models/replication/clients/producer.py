@@ -27,6 +27,7 @@ from ..requests import (
     TOO_LARGE,
     ApiVersionsRequest,
     ProduceRequest,
+    Request,
 )
 from ..sizes import record_sizes
 from .client import Client, ClientParts
@@ -277,7 +278,7 @@ class Producer(Client):
         undecided = (*self._queues[batch.partition], *self._partition_in_flight[batch.partition])
         return any(0 <= b.sequence < batch.sequence and b.producer_epoch == batch.producer_epoch for b in undecided)
 
-    def on_closed(self, request: ProduceRequest) -> None:
+    def on_closed(self, request: Request) -> None:
         """The connection closed: its requests get no response, and their batches may have been written.
 
         All requests in flight to that broker fail, oldest first (InFlightRequests.clearAll since KAFKA-5494), so

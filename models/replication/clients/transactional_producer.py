@@ -205,11 +205,6 @@ class TransactionalProducer(Producer):
         self._retry_at = self.loop.now + backoff
         self.loop.at(self._retry_at, self._step)
 
-    def on_closed(self, request: Request) -> None:
-        """The connection closed, with every request on it."""
-        if request.connection is self.connections[request.broker]:
-            self._disconnected(request.broker)
-
     def _disconnected(self, broker: int) -> None:
         request = self._request
         if request is not None and request.broker == broker:
