@@ -147,10 +147,14 @@ MARKS: Schema = {
 }
 # Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
-    # assign, subscribe, revoke, crash, seek, fault, heal; poll: without outcome; txn without steps and handle without
-    # records: without outcome; of the whole run: handles, and of processes in run.json sends and events (the process
-    # recorded some); sends to (a topic, which is in `process`); left out (lines of the history);
-    # unreadable (their number, in `detail`)
+    # An event: assign, subscribe, revoke, crash, seek, fault, heal.
+    # An operation without an outcome: poll, txn (without steps), handle (without records).
+    # A fact about the whole run:
+    #   handles: the process recorded handled records
+    #   sends, events: the process, which is in run.json, recorded some
+    #   sends to: the history has sends to the topic in `process`
+    #   left out: lines of the history were not read
+    #   unreadable: lines could not be read; their number is in `detail`
     "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,

@@ -102,21 +102,25 @@ def _groups(figures: Record) -> list[str]:
 
 def _rows(figures: Record, group: str) -> list[Row]:
     """The partitions of a group, in the order of their names."""
-    known = [(part, one) for part in figures["partitions"] for one in part.get("owners") or () if one["group"] == group]
-    known.sort(key=lambda pair: (pair[0]["topic"], pair[0]["partition"]))
-    end = max((time for _, one in known for hold in one["holds"] for time in hold[2:4] if time is not None), default=0)
-    end = max(end, figures["span"][1])
+    owned = [
+        (part, one)
+        for part in sorted(figures["partitions"], key=lambda part: (part["topic"], part["partition"]))
+        for one in part.get("owners") or ()
+        if one["group"] == group
+    ]
+    times = [time for _, one in owned for _, _, since, until, _ in one["holds"] for time in (since, until or since)]
+    end = max([figures["span"][1], *times])
     return [
         Row(
             part["name"],
             [
-                Ownership(name, gen, since, end if until is None else until, died)
-                for name, gen, since, until, died in one["holds"]
+                Ownership(owner, generation, since, end if until is None else until, has_crashed)
+                for owner, generation, since, until, has_crashed in one["holds"]
             ],
             one["commits"],
             one["epochs"],
         )
-        for part, one in known
+        for part, one in owned
     ]
 
 

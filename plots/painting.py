@@ -151,17 +151,17 @@ def _serve() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         jobs = [Job(*job) for job in request["jobs"]]
-        numbers, feed = os.pipe()
+        read_end, write_end = os.pipe()  # for the numbers of the jobs
         children = []
         for _ in range(min(_cores(), len(jobs))):
             if (child := os.fork()) == 0:
-                os.close(feed)
-                _work(numbers, Path(request["folder"]), request["figures"], jobs, request["endings"])
+                os.close(write_end)
+                _work(read_end, Path(request["folder"]), request["figures"], jobs, request["endings"])
             children.append(child)
-        with open(feed, "wb", buffering=0) as file:  # noqa: PTH123
+        with open(write_end, "wb", buffering=0) as file:  # noqa: PTH123
             for number in range(len(jobs)):
                 file.write(bytes([number]))
-        os.close(numbers)
+        os.close(read_end)
         for child in children:
             os.waitpid(child, 0)
         _reply(None)
@@ -194,10 +194,10 @@ def _load_matplotlib() -> None:
         style.empty_sheet("a heading", "a text").savefig(BytesIO(), format="svg")
 
 
-def _work(numbers: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:
+def _work(read_end: int, folder: Path, figures: dict[str, Any], jobs: list[Job], endings: Sequence[str]) -> None:
     """Draws the figures whose numbers it reads first, and ends the process."""
     try:
-        while number := os.read(numbers, 1):
+        while number := os.read(read_end, 1):
             _reply([number[0], _paint_one(folder, figures, jobs[number[0]], endings)])
     finally:
         os._exit(0)  # the caller draws the missing figures, and reports the error

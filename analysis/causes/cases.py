@@ -65,7 +65,7 @@ ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledge
 
 @dataclass(frozen=True)
 class LostRange(TopicPartition):
-    """Acknowledged records of one topic-partition that are gone."""
+    """Lost records as incidents and verdict.json show them."""
 
     first: int | None  # offsets, inclusive; None if not known
     last: int | None
@@ -84,7 +84,7 @@ class FirstAndLast(NamedTuple):
 
 @dataclass(frozen=True)
 class Lost(TopicPartition):
-    """Acknowledged records that are gone, adjacent in one topic-partition."""
+    """Acknowledged records that are gone, adjacent in one topic-partition, as causes take them."""
 
     first: int
     last: int

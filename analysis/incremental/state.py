@@ -20,7 +20,7 @@ import polars as pl
 from ...histories.appended import Position
 from ...histories.errors import InputError, UsageError, describe_error
 from ...histories.pairing import PLACED_EVENTS
-from ...histories.tables import CONTEXT, SENDS, Schema, complete, without_key
+from ...histories.tables import CONTEXT, SENDS, Schema, without_key
 from ..batches import Unit, by_unit
 from ..partitions.unit import OBSERVED
 from ..screening.range_facts import RangeFacts
@@ -85,7 +85,7 @@ def _state_of(archive: zipfile.ZipFile) -> State:
     members = {name: _member(archive, name) for name in archive.namelist() if name.removesuffix(".parquet") in _TABLES}
     if content.pop("checksum") != _checksum(content, members):
         raise ValueError("another checksum")
-    positions = {str(name): Position(*_typed(about)) for name, about in content["files"].items()}
+    positions = {str(name): _position(entry) for name, entry in content["files"].items()}
     basis, carried = str(content["basis"]), content["carried"]
     if carried is None:
         return State(basis, positions, None)
@@ -98,8 +98,8 @@ def _state_of(archive: zipfile.ZipFile) -> State:
         quarantine=[tables["quarantine"]],
         counts={str(name): int(number) for name, number in carried["counts"].items()},
     )
-    values = {unit: _key_set(own) for unit, own in by_unit(tables["values"])}
-    closed = dict(_closed(about, values) for about in carried["closed"])
+    values = {unit: _key_set(table) for unit, table in by_unit(tables["values"])}
+    closed = dict(_closed(entry, values) for entry in carried["closed"])
     if not closed.keys() <= {unit for unit, _, _ in rows.observations}:
         raise ValueError("closed offsets of a partition without rows")
     return State(basis, positions, Carried(rows, closed, _key_set(tables["operations"])))
@@ -113,19 +113,19 @@ def _key_set(table: pl.DataFrame) -> KeySet:
     return KeySet(first, last)
 
 
-def _typed(about: dict[str, Any]) -> tuple[int, int, str, str]:
-    numbers = int(about["bytes"]), int(about["lines"])
+def _position(entry: dict[str, Any]) -> Position:
+    numbers = int(entry["bytes"]), int(entry["lines"])
     if min(numbers) < 0:
         raise ValueError(f"a position of {min(numbers)}")
-    return *numbers, str(about["head"]), str(about["tail"])
+    return Position(*numbers, str(entry["head"]), str(entry["tail"]))
 
 
-def _closed(about: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
-    unit = Unit(str(about["topic"]), int(about["partition"]))
-    facts = RangeFacts.of_json(json.dumps(about["facts"]).encode())
-    groups, handlers = ([str(name) for name in about[names]] for names in ("groups", "handlers"))
+def _closed(entry: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
+    unit = Unit(str(entry["topic"]), int(entry["partition"]))
+    facts = RangeFacts.of_json(json.dumps(entry["facts"]).encode())
+    groups, handlers = ([str(name) for name in entry[names]] for names in ("groups", "handlers"))
     known = values.get(unit, KeySet())
-    return unit, Closed(int(about["below"]), facts, known, int(about["dropped_until"]), groups, handlers)
+    return unit, Closed(int(entry["below"]), facts, known, int(entry["dropped_until"]), groups, handlers)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -165,7 +165,7 @@ def _write(out: Any, state: State) -> None:
     }
     tables: dict[str, pl.DataFrame] = {}
     if carried is not None:
-        closed = [{**unit._asdict(), **_record(one)} for unit, one in carried.closed.items()]
+        closed = [{**unit._asdict(), **_record(offsets)} for unit, offsets in carried.closed.items()]
         content["carried"] = {"counts": carried.rows.counts, "closed": closed}
         tables = _tables_of(carried)
     members: dict[str, bytes] = {}
@@ -188,35 +188,36 @@ def _checksum(content: dict[str, Any], members: dict[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def _record(one: Closed) -> dict[str, Any]:
-    fields = {name: getattr(one, name) for name in ("below", "dropped_until", "groups", "handlers")}
-    return {**fields, "facts": json.loads(one.facts.to_json())}
+def _record(closed: Closed) -> dict[str, Any]:
+    fields = {name: getattr(closed, name) for name in ("below", "dropped_until", "groups", "handlers")}
+    return {**fields, "facts": json.loads(closed.facts.to_json())}
 
 
 def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:
     rows = carried.rows
-    own = {
+    frames = {
         "context": rows.context,
         "unplaced": rows.unplaced,
         "waiting": rows.unpaired,
         "quarantine": rows.quarantine,
     }
     for name, schema in OBSERVED.items():
-        own[name] = [
-            complete(frame.select(list(without_key(schema))), schema).with_columns(
-                topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32)
-            )
+        frames[name] = [
+            _with_unit(frame.select(list(without_key(schema))), unit)
             for unit, table, frame in rows.observations
             if table == name
         ]
-    own["operations"] = [pl.DataFrame(carried.operations._asdict(), schema=_KEYS)]
-    own["values"] = [
-        pl.DataFrame(one.values._asdict(), schema=_KEYS).with_columns(
-            topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32)
-        )
-        for unit, one in carried.closed.items()
-    ]
+    frames["operations"] = [_keys_table(carried.operations)]
+    frames["values"] = [_with_unit(_keys_table(closed.values), unit) for unit, closed in carried.closed.items()]
     return {
-        name: pl.concat([pl.DataFrame(schema=schema), *(frame.select(list(schema)) for frame in own[name])])
+        name: pl.concat([pl.DataFrame(schema=schema), *(frame.select(list(schema)) for frame in frames[name])])
         for name, schema in _TABLES.items()
     }
+
+
+def _keys_table(keys: KeySet) -> pl.DataFrame:
+    return pl.DataFrame(keys._asdict(), schema=_KEYS)
+
+
+def _with_unit(frame: pl.DataFrame, unit: Unit) -> pl.DataFrame:
+    return frame.with_columns(topic=pl.lit(unit.topic), partition=pl.lit(unit.partition, pl.Int32))
