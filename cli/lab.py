@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,8 @@ in_folder = click.option(
     help="The folder of the lab.",
 )
 nodes = click.argument("names", nargs=-1, required=True, metavar="NODE...")
+link_source = click.argument("source", metavar="FROM")
+link_target = click.argument("target", metavar="TO")
 
 
 def _find(folder: Path) -> Lab:
@@ -115,35 +116,37 @@ def isolate(names: tuple[str, ...], clients: bool, folder: Path) -> None:
     _find(folder).request("links", around=list(names), clients=clients, forward=hold, backward=hold)
 
 
-def _link_command(name: str, about: str, decorate: Callable[[Any], Any], modes: Callable[..., tuple[Any, Any]]) -> None:
-    @command.command(name, help=about)
-    @click.argument("source", metavar="FROM")
-    @click.argument("target", metavar="TO")
-    @decorate
-    @in_folder
-    def run(source: str, target: str, folder: Path, **options: Any) -> None:
-        forward, backward = modes(**options)
-        _find(folder).request("links", source=source, target=target, forward=forward, backward=backward)
+def _disturb(folder: Path, source: str, target: str, forward: dict[str, Any], backward: dict[str, Any]) -> None:
+    _find(folder).request("links", source=source, target=target, forward=forward, backward=backward)
 
 
-_link_command(
-    "drop",
-    "Block all traffic between FROM (a node, or `clients`) and TO until `heal`.",
-    click.option("--one-way", is_flag=True, help="Block only traffic from FROM to TO."),
-    lambda one_way: ({"kind": "hold"}, {"kind": "pass" if one_way else "hold"}),
-)
-_link_command(
-    "delay",
-    "Delay traffic between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`.",
-    click.option("--ms", default=200.0, show_default=True, type=click.FloatRange(0, 60_000)),
-    lambda ms: ({"delay_s": ms / 1000}, {"delay_s": ms / 1000}),
-)
-_link_command(
-    "lose-acks",
-    "Deliver requests from FROM (a node, or `clients`) to TO, but lose the responses until `heal`.",
-    lambda function: function,
-    lambda: ({}, {"kind": "discard"}),
-)
+@command.command("drop")
+@link_source
+@link_target
+@click.option("--one-way", is_flag=True, help="Block only traffic from FROM to TO.")
+@in_folder
+def drop(source: str, target: str, one_way: bool, folder: Path) -> None:
+    """Block all traffic between FROM (a node, or `clients`) and TO until `heal`."""
+    _disturb(folder, source, target, {"kind": "hold"}, {"kind": "pass" if one_way else "hold"})
+
+
+@command.command("delay")
+@link_source
+@link_target
+@click.option("--ms", default=200.0, show_default=True, type=click.FloatRange(0, 60_000))
+@in_folder
+def delay(source: str, target: str, ms: float, folder: Path) -> None:
+    """Delay traffic between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`."""
+    _disturb(folder, source, target, {"delay_s": ms / 1000}, {"delay_s": ms / 1000})
+
+
+@command.command("lose-acks")
+@link_source
+@link_target
+@in_folder
+def lose_acks(source: str, target: str, folder: Path) -> None:
+    """Deliver requests from FROM (a node, or `clients`) to TO, but lose the responses until `heal`."""
+    _disturb(folder, source, target, {}, {"kind": "discard"})
 
 
 @command.command("heal")

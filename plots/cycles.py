@@ -33,39 +33,39 @@ def subjects(figures: Record) -> list[Record]:
 
 def draw(figures: Record, finding: str) -> Figure:
     """Draws the cycle of a finding, by its id."""
-    found = next((one for one in figures.get("cycles", ()) if one["id"] == finding), None)
+    cycle = next((one for one in figures.get("cycles", ()) if one["id"] == finding), None)
     with style.look():
-        if found is None:
+        if cycle is None:
             return style.empty_sheet(style.printable(finding), "No cycle of this id is recorded.")
-        count = len(found["operations"])
-        permitted = " (permitted)" if found["severity"] == "permitted" else ""
-        title = f"{found['rule']}{permitted}: {count} transactions in a cycle"
+        count = len(cycle["operations"])
+        permitted = " (permitted)" if cycle["severity"] == "permitted" else ""
+        title = f"{cycle['rule']}{permitted}: {count} transactions in a cycle"
         if count > MAX_ROWS:
             return style.empty_sheet(title, f"A cycle of more than {MAX_ROWS} transactions is not drawn.")
         figure, (axis,) = style.sheet(title, [1], 1.5 + 0.85 * count)
-        _bars(axis, found)
-        for number, step in enumerate(found["steps"]):
+        _bars(axis, cycle)
+        for number, step in enumerate(cycle["steps"]):
             _arrow(axis, number, step, count)
-        _times(axis, found)
+        _times(axis, cycle)
     return figure
 
 
-def _known_times(found: Record) -> list[int]:
-    return [time for one in found["operations"] for time in (one["start"], one["end"]) if time is not None]
+def _known_times(cycle: Record) -> list[int]:
+    return [time for one in cycle["operations"] for time in (one["start"], one["end"]) if time is not None]
 
 
-def _bars(axis: Axes, found: Record) -> None:
-    known = _known_times(found)
+def _bars(axis: Axes, cycle: Record) -> None:
+    known = _known_times(cycle)
     low, high = min(known, default=0), max(known, default=1)
     width = max(high - low, 1)
-    for row, one in enumerate(found["operations"]):
+    for row, one in enumerate(cycle["operations"]):
         start = 0.0 if one["start"] is None else (one["start"] - low) / width
         end = 1.0 if one["end"] is None else (one["end"] - low) / width
         is_known = one["start"] is not None and one["end"] is not None
         axis.barh(row, max(end - start, 0.01), 0.42, start, color=style.SKY, alpha=0.7 if is_known else 0.3)
         name = f"T{row + 1} ({style.printable(one['process'], 20)})"
         axis.text(-0.02, row, name, ha="right", va="center", fontweight="bold")
-    axis.set_ylim(len(found["operations"]) - 0.4, -0.6)
+    axis.set_ylim(len(cycle["operations"]) - 0.4, -0.6)
     axis.set_xlim(-0.22, 2.1)
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
@@ -87,9 +87,9 @@ def _arrow(axis: Axes, number: int, step: Record, count: int) -> None:
     axis.plot([column, 1.26], [number + shift, number], color=colour, linewidth=0.8)
 
 
-def _times(axis: Axes, found: Record) -> None:
-    known = _known_times(found)
-    if not found["has_times"] or not known:
+def _times(axis: Axes, cycle: Record) -> None:
+    known = _known_times(cycle)
+    if not cycle["has_times"] or not known:
         axis.set_xticks([])
         axis.set_xlabel("in the order of the history's lines", loc="left")
         return

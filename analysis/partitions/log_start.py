@@ -31,7 +31,7 @@ class StartEvidence(NamedTuple):
 
     offset: int
     certain: bool
-    moved: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
+    moved_by: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
     since: int = MIN_INT64  # ns: the earliest such time
 
 
@@ -41,7 +41,7 @@ class LogStart(NamedTuple):
     certain: int
     legal: int  # at most `certain`: no setting and no request is known that permits the deletion of those behind it
     possible: int
-    moved: int | None  # ns: the latest time at which it may have moved; None: unbounded
+    moved_by: int | None  # ns: the latest time at which it may have moved; None: unbounded
     evidence: tuple[StartEvidence, ...]
     is_all_gone: bool = False  # the topic was deleted, with records whose offsets are not known
 
@@ -57,7 +57,7 @@ class LogStart(NamedTuple):
         return np.asarray(earliest[np.searchsorted([start.offset for start in starts], offsets, "right")])
 
 
-class _History:
+class _Bounds:
     """Bounds from the whole history that the sources of a log start are checked against."""
 
     def __init__(self, p: Observations) -> None:
@@ -100,31 +100,31 @@ def log_start(p: Observations) -> LogStart:
 
 def log_start_with(p: Observations, collected: int | None) -> LogStart:
     """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
-    history = _History(p)
-    deletions = [*_starts_of_delete_records(p, history)]
-    starts = [*_starts_of_clients(p, history)]
+    bounds = _Bounds(p)
+    deletions = [*_starts_of_delete_records(p, bounds)]
+    starts = [*_starts_of_clients(p, bounds)]
     if collected is not None:
         # Files are copied after the final reads: the offsets that these returned were not deleted yet.
-        reached = min(collected, history.first_final)
-        starts.append(StartEvidence(reached, True, history.until if history.read_past(reached) else None))
+        reached = min(collected, bounds.first_final)
+        starts.append(StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None))
     else:
-        starts += [*_start_of_replicas(p, history), *_starts_in_server_logs(p, history)]
+        starts += [*_start_of_replicas(p, bounds), *_starts_in_server_logs(p, bounds)]
     if p.settings.final and not any(start.certain for start in (*deletions, *starts)):
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
         starts += [] if begun is None else [StartEvidence(begun, False, None)]
-    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, history)]
+    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, bounds)]
     topic_deleted = p.generation.deleted if p.generation is not None else None
-    is_all_gone = topic_deleted is not None and (history.until is None or topic_deleted.earliest <= history.until)
+    is_all_gone = topic_deleted is not None and (bounds.until is None or topic_deleted.earliest <= bounds.until)
     if topic_deleted is not None and is_all_gone:
         # A deleted topic has lost all records, even if copies or late reads still show some.
-        starts.append(StartEvidence(history.reach, True, topic_deleted.latest, topic_deleted.earliest))
+        starts.append(StartEvidence(bounds.reach, True, topic_deleted.latest, topic_deleted.earliest))
     certain = max((start.offset for start in starts if start.certain), default=0)
-    moves = [start.moved for start in starts if start.offset > 0]
+    moves = [start.moved_by for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
     possible = max((start.offset for start in starts), default=0)
     dated = [start for start in starts if start.certain and start.offset > 0]
-    excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved) for one in dated))
+    excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
     legal = min(certain, max(excluded, *(deletion.offset for deletion in deletions)) if deletions else excluded)
     return LogStart(certain, legal, possible, moved, tuple(starts), is_all_gone)
 
@@ -134,14 +134,14 @@ def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> Sta
     explaining = [
         deletion.since
         for deletion in deletions
-        if deletion.offset >= start.offset and (start.moved is None or deletion.since <= start.moved)
+        if deletion.offset >= start.offset and (start.moved_by is None or deletion.since <= start.moved_by)
     ]
     return start._replace(since=min(explaining, default=MIN_INT64))
 
 
-def _starts_of_delete_records(p: Observations, history: _History) -> Iterator[StartEvidence]:
+def _starts_of_delete_records(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
     """The starts that delete-records requests of clients, or faults, caused."""
-    since, until, reach = history.since, history.until, history.reach
+    since, until, reach = bounds.since, bounds.until, bounds.reach
     # A deletion after the final reads does not explain records missing from them.
     is_in_time = pl.col("invoked") <= (MAX_INT64 if until is None else until)
     faults = p.context.filter(pl.col("outcome") != "fail", is_in_time, kind="fault")
@@ -153,33 +153,33 @@ def _starts_of_delete_records(p: Observations, history: _History) -> Iterator[St
         certain = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
         # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
         certain = certain and before <= reach and (since is None or done <= since)
-        certain = certain and not history.refutes(before, done)
+        certain = certain and not bounds.refutes(before, done)
         yield StartEvidence(reach if before is None else min(before, reach), certain, done, begun)
 
 
-def _starts_of_clients(p: Observations, history: _History) -> Iterator[StartEvidence]:
+def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
     """The starts that clients requested; after the final reads the start may have moved again."""
-    until = history.until
+    until = bounds.until
     returned = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     for start, end, begun, done in returned.iter_rows():
-        certain = start <= end and (until is None or begun <= until) and not history.refutes(start, done)
+        certain = start <= end and (until is None or begun <= until) and not bounds.refutes(start, done)
         yield StartEvidence(min(start, end), certain, done)
 
 
-def _start_of_replicas(p: Observations, history: _History) -> Iterator[StartEvidence]:
+def _start_of_replicas(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
     """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
     logs = p.replica_logs
     if logs is None or logs.leader is not None:
         return
-    bounds = logs.extents.filter(snapshot=logs.last)
+    extents = logs.extents.filter(snapshot=logs.last)
     configured = p.settings.topic(p.topic).get("replication.factor")
     replicas = len(logs.replicas) or (configured if isinstance(configured, int) else MAX_INT64)
-    if (start := least(bounds["deleted_below"], 0)) > 0:
-        is_complete = bounds["broker"].n_unique() >= replicas
-        yield StartEvidence(min(start, history.first_final), is_complete, None)
+    if (start := least(extents["deleted_below"], 0)) > 0:
+        is_complete = extents["broker"].n_unique() >= replicas
+        yield StartEvidence(min(start, bounds.first_final), is_complete, None)
 
 
-def _starts_in_server_logs(p: Observations, history: _History) -> Iterator[StartEvidence]:
+def _starts_in_server_logs(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
     """Log starts in server.log, if the leader's log was not collected. Certain if the broker led at that time.
 
     Followers apply retention on their own, so a follower's line only counts if it repeats the leader's log start.
@@ -193,20 +193,20 @@ def _starts_in_server_logs(p: Observations, history: _History) -> Iterator[Start
             continue
         leader = next((broker for since, broker in reversed(led) if since <= fact.time), None)
         certain = fact.kind == LEADERS_LOG_START or leader == fact.broker
-        certain = certain and (history.until is None or fact.time <= history.until) and fact.offset <= history.reach
-        certain = certain and not history.refutes(fact.offset, fact.time)
-        yield StartEvidence(min(fact.offset, history.reach), certain, fact.time)
+        certain = certain and (bounds.until is None or fact.time <= bounds.until) and fact.offset <= bounds.reach
+        certain = certain and not bounds.refutes(fact.offset, fact.time)
+        yield StartEvidence(min(fact.offset, bounds.reach), certain, fact.time)
 
 
-def _start_of_retention(p: Observations, history: _History) -> list[StartEvidence]:
+def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]:
     """The possible start after retention: at the end of the reads, all records below it were old enough."""
     limit = p.settings.retention_ms(p.topic)
-    until = greatest(p.reads["completed"], None) if history.until is None else history.until
+    until = greatest(p.reads["completed"], None) if bounds.until is None else bounds.until
     sends = p.sends.filter(pl.col("acknowledged"))
     if until is None or not len(sends):
         return []
     read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
-    bound = least(read["offset"], history.reach)
+    bound = least(read["offset"], bounds.reach)
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []

@@ -77,8 +77,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         doubtful = np.unique(offsets[may_have_existed & is_below & ~handled])
         if len(doubtful):
             yield Unknown(compaction_reason(p, group, doubtful))
-        done = np.setdiff1d(offsets[is_passed], missed)
-        if len(recorders) and np.isin(done, offsets[existed & handled & ~recorded]).any():
+        handled_offsets = np.setdiff1d(offsets[is_passed], missed)
+        if len(recorders) and np.isin(handled_offsets, offsets[existed & handled & ~recorded]).any():
             yield Unknown(f"no member of {group} recorded handle events of {p.name}, but other consumers did")
         if len(missed) and (producers := committing_producers(p, group)):
             is_elsewhere = np.isin(missed, offsets[_handled_by_any(p, commits)])
@@ -104,9 +104,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_only_stored.any() and (silent := _unrecorded_members(p, group)):
             yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
             claimed = claimed[~is_only_stored]
-        yield from _claimed(p, group, commits, claimed, done)
+        yield from _claimed(p, group, commits, claimed, handled_offsets)
         if is_reset:
-            yield from _skipped(p, group, skipped, done)
+            yield from _skipped(p, group, skipped, handled_offsets)
 
 
 class _FirstPosition(NamedTuple):
@@ -131,9 +131,9 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> _FirstP
     return _FirstPosition(first, True) if set_to is None else _FirstPosition(min(set_to, first), set_to > first)
 
 
-def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, done: Offsets) -> Iterator[Result]:
+def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets) -> Iterator[Result]:
     """Records below a committed offset that no member handled, in runs without a handled one."""
-    for run in _runs(missed, done):
+    for run in _runs(missed, handled):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
         # After a truncation, an earlier commit is of records that had these offsets before.
@@ -158,14 +158,14 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
         )
 
 
-def _skipped(p: Partition, group: Group, missed: Offsets, done: Offsets) -> Iterator[Result]:
+def _skipped(p: Partition, group: Group, missed: Offsets, handled: Offsets) -> Iterator[Result]:
     """Records before the group's first position. Permitted if they are older than the group.
 
     A group that starts late with auto.offset.reset=latest is configured to skip these.
     """
     old = np.isin(missed, _older(p, group, missed))
     for severity, offsets in (("violation", missed[~old]), ("permitted", missed[old])):
-        for run in _runs(offsets, done):
+        for run in _runs(offsets, handled):
             records = plural(len(run), "record")
             it, they_are = ("it", "it is") if len(run) == 1 else ("them", "they are")
             yield _finding(
@@ -251,7 +251,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 p,
                 _went_back(p, group, row),
                 (row["offset"], row["previous_offset"] - 1),
-                [_proof_of_commit(row, which) for which in ("previous_", "")],
+                [_proof_of_commit(row, prefix) for prefix in ("previous_", "")],
                 values=_replaced_meanwhile(p, group, row["previous_completed"], row["completed"]),
                 processes=[row["process"]],
             )
@@ -265,10 +265,10 @@ def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> l
     return both.sort("offset")["value"].head(1).to_list()
 
 
-def _proof_of_commit(row: Row, which: str) -> EvidenceLike:
-    offset, at = row[f"{which}offset"], row[f"{which}at"]
-    if row[f"{which}kind"] == "assign":
-        return f"{row[f'{which}process']} is assigned the committed offset {offset}", at
+def _proof_of_commit(row: Row, prefix: str) -> EvidenceLike:
+    offset, at = row[f"{prefix}offset"], row[f"{prefix}at"]
+    if row[f"{prefix}kind"] == "assign":
+        return f"{row[f'{prefix}process']} is assigned the committed offset {offset}", at
     return f"commit of {offset}", at
 
 
@@ -334,11 +334,11 @@ def _handled(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
     may take the offset; it must be handled too.
     """
     reads = p.reads.select("at", "process", "txn").with_row_index("row").filter(group.is_member & pl.col("txn"))
-    found = _at_rows(p, reads.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
+    found = _entries_of_reads(p, reads.join(commits.select("at", "process"), on=["at", "process"], how="semi")["row"])
     done = p.marks.filter(IS_HANDLED & group.is_member)
     entries = p.entries.select("offset", "value").with_row_index("row")
     found[entries.join(done, on=["offset", "value"], how="semi")["row"].to_numpy()] = True
-    return found | _anything_at(p, done.filter(pl.col("value").is_null())["offset"])
+    return found | _entries_at(p, done.filter(pl.col("value").is_null())["offset"])
 
 
 def _handled_by_any(p: Partition, commits: pl.DataFrame) -> Mask:
@@ -351,7 +351,7 @@ def _handled_by_any(p: Partition, commits: pl.DataFrame) -> Mask:
 def _polled(p: Partition, group: Group) -> Mask:
     """Entries that a member polled, but not in an aborted transaction: for groups without handle events."""
     is_aborted = pl.col("txn") & (pl.col("outcome") == "fail")
-    return _at_rows(p, p.reads.select(group.is_member & ~is_aborted).to_series().arg_true())
+    return _entries_of_reads(p, p.reads.select(group.is_member & ~is_aborted).to_series().arg_true())
 
 
 def _with_handled_value(p: Partition, handled: Mask) -> Mask:
@@ -362,15 +362,15 @@ def _with_handled_value(p: Partition, handled: Mask) -> Mask:
     return (is_handled & ~p.entries["value"].is_in(sent.filter(sent.is_duplicated()).implode())).to_numpy()
 
 
-def _at_rows(p: Partition, rows: pl.Series) -> Mask:
+def _entries_of_reads(p: Partition, rows: pl.Series) -> Mask:
     """The entries of these rows of `reads`."""
     entry = p.entry_of_read[rows.to_numpy()]
     found = np.zeros(len(p.entries), bool)
     found[entry[entry >= 0]] = True
-    return found | _anything_at(p, p.reads["offset"].gather(rows.filter(pl.Series(entry < 0))))
+    return found | _entries_at(p, p.reads["offset"].gather(rows.filter(pl.Series(entry < 0))))
 
 
-def _anything_at(p: Partition, offsets: pl.Series) -> Mask:
+def _entries_at(p: Partition, offsets: pl.Series) -> Mask:
     """All entries at the offsets: without a recorded value any of them may be meant."""
     return np.asarray(p.entries["offset"].is_in(offsets.drop_nulls().unique().implode()).to_numpy())
 

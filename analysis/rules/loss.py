@@ -183,7 +183,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     sends = generations(sends_with_reads(p), "at")
     sends = with_later_end(p, p.log_ends, with_other_value(p, sends))
     final, start = p.final, p.log_start
-    moved = pl.lit(True) if start.moved is None else pl.col("invoked") <= start.moved
+    moved = pl.lit(True) if start.moved_by is None else pl.col("invoked") <= start.moved_by
     unplaced = pl.col("offset").is_null() & (start.possible > 0) & moved
     sends = sends.with_columns(
         absent=~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False)),

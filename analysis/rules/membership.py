@@ -47,13 +47,13 @@ def ownership(p: Partition) -> Iterator[Result]:
         yield from _assigned_twice(p)
         yield from _not_revoked(p)
     for group in _groups(p):
-        both = overlaps(holds_of(p, group)).filter(_are_two_members(p))
-        breaches = _breaches(p, group, both)
+        pairs = overlaps(holds_of(p, group)).filter(_are_two_members(p))
+        breaches = _breaches(p, group, pairs)
         if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
             continue
         yield from (_owned_twice(p, group, row) for row in breaches.iter_rows(named=True))
-        for row in both.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
+        for row in pairs.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
             without = row["process"] if row["generation"] is None else row["process_other"]
             yield Unknown(f"{without} of {group} held {p.name} with another member and recorded no generation")
 
@@ -110,15 +110,15 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
     return pairs.filter(pl.col("process") != pl.col("process_other")).sort("order_other", "order")
 
 
-def _breaches(p: Partition, group: Group, both: pl.DataFrame) -> pl.DataFrame:
+def _breaches(p: Partition, group: Group, pairs: pl.DataFrame) -> pl.DataFrame:
     """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
-    if not len(both):
-        return both
+    if not len(pairs):
+        return pairs
     # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
-    seen = _memberships(p, group).drop_nulls("member")
+    memberships = _memberships(p, group).drop_nulls("member")
     latest = pl.col("generation").cum_max().over("process", "member")
-    until = seen.sort("at").select("process", "member", "at", latest=latest)
-    joined = seen.select("process", "member", generation_other="generation", has_joined=pl.lit(True)).unique()
+    latest_generations = memberships.sort("at").select("process", "member", "at", latest=latest)
+    joined = memberships.select("process", "member", generation_other="generation", has_joined=pl.lit(True)).unique()
     has_joined = pl.col("has_joined").fill_null(False) & ~_is_static(p)
     is_late = (
         pl.col("is_revoked")
@@ -127,10 +127,15 @@ def _breaches(p: Partition, group: Group, both: pl.DataFrame) -> pl.DataFrame:
         & ~_has_own_epoch(p, group)
     )
     return (
-        both.with_row_index("pair")
+        pairs.with_row_index("pair")
         .sort("ended_at")
         .join_asof(
-            until, left_on="ended_at", right_on="at", by=["process", "member"], suffix="_seen", check_sortedness=False
+            latest_generations,
+            left_on="ended_at",
+            right_on="at",
+            by=["process", "member"],
+            suffix="_seen",
+            check_sortedness=False,
         )
         .join(joined, on=["process", "member", "generation_other"], how="left")
         .sort("pair")

@@ -73,7 +73,7 @@ def number_actions(model: Model[Any], operations: Sequence[Operation]) -> Number
     """
     numbers: dict[Action, int] = {}
     try:
-        action_of = [numbers.setdefault(operation[0], len(numbers)) for operation in operations]
+        action_of = [numbers.setdefault(operation.action, len(numbers)) for operation in operations]
     except TypeError:
         for index, operation in enumerate(operations):
             try:

@@ -137,13 +137,10 @@ class _SplitHistory:
         self.functions = {f for report in self.reports for f in report["functions"]}
         self.count = sum(report["operations"] for report in self.reports)
         self.errors = _errors(self.reports)
-        splits = [report["split"] for report in self.reports]
-        before = {
-            name: dict(zip(splits, accumulate((each[name] for each in self.reports), initial=0), strict=False))
-            for name in ("events", "lines")
-        }
-        first = [has_time for report in self.reports for _, has_time in report["first"]]
-        self.offsets = Offsets(before["events"], before["lines"], first[:1] == [True])
+        has_times = (has_time for report in self.reports for _, has_time in report["first"])
+        self.offsets = Offsets(
+            _counts_before(self.reports, "events"), _counts_before(self.reports, "lines"), next(has_times, False)
+        )
 
     def _read(self, offsets: Offsets | None) -> DataFrame:
         is_edn = self.run.splits[0].reader == EDN  # its forms may have several lines
@@ -205,6 +202,12 @@ class _SplitHistory:
             before = 0 if self.offsets.timed else self.offsets.orders[split]
             notes += [Note(time + before, text) for time, text in found]
         return sorted(notes, key=lambda note: note.time)
+
+
+def _counts_before(reports: list[dict[str, Any]], name: str) -> dict[int, int]:
+    """By split, the sum of a count in all earlier splits."""
+    sums = accumulate((report[name] for report in reports), initial=0)
+    return {report["split"]: before for report, before in zip(reports, sums, strict=False)}
 
 
 def _collect(frame: DataFrame, kind: str) -> list[Any]:

@@ -113,8 +113,8 @@ def cloned(session: SparkSession, frame: DataFrame | None = None) -> Iterator[tu
     if frame is not None:
         frame.createTempView(view)
     try:
-        own = _clone(session)
-        events = None if frame is None else own.table(view)
+        clone = _clone(session)
+        events = None if frame is None else clone.table(view)
         if events is not None:
             _ = events.schema  # views are copied when the copy first looks for one
     finally:
@@ -122,15 +122,15 @@ def cloned(session: SparkSession, frame: DataFrame | None = None) -> Iterator[tu
             session.catalog.dropTempView(view)
     try:
         for name, value in _SQL_DEFAULTS.items():
-            own.conf.set(name, value)
-        _size_by_data(own)
-        if is_cluster(own):
-            ship_code(own)
-        yield own, events
+            clone.conf.set(name, value)
+        _size_by_data(clone)
+        if is_cluster(clone):
+            ship_code(clone)
+        yield clone, events
     finally:
         if context_of(session) is None:
-            own.client.release_session()
-            own.client.close()
+            clone.client.release_session()
+            clone.client.close()
         else:
             _activate(session, active)
 

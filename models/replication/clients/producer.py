@@ -340,9 +340,8 @@ class Producer(Client):
         batch.retry_at = now + self.config.retry_backoff
         queue = self._queues[batch.partition]
         place = 0
-        if batch.sequence >= 0:
-            while place < len(queue) and 0 <= queue[place].sequence < batch.sequence:
-                place += 1
+        while place < len(queue) and 0 <= queue[place].sequence < batch.sequence:
+            place += 1
         queue.insert(place, batch)
         self.loop.at(batch.retry_at, self._drain)
 
