@@ -120,12 +120,12 @@ def judge_pieces(
 ) -> RunJudgement:
     """The judgement of torn-transaction.
 
-    `odd` are PIECES, `beside` the pieces beside them (pieces.beside). A finding is related to the lost writes or
-    aborted reads (`losses`: Results.losses) that have all of its values.
+    `odd` are PIECES, `beside` the pieces beside them (expected_of_operations). A finding is related to the lost writes
+    or aborted reads (`losses`: Results.losses) that have all of its values.
     """
     findings, causes = [], []
     for number, (found, explanations) in enumerate(judge_torn(odd, beside)):
-        finding = replace(_numbered(found, number, settings), related=_losses_behind(found, losses))
+        finding = replace(_with_id(found, number, settings), related=_losses_behind(found, losses))
         finding, explained = with_causes_of_pieces(finding, explanations)
         findings.append(finding)
         causes += explained
@@ -133,10 +133,10 @@ def judge_pieces(
     return RunJudgement(table, {**record, "causes": causes})
 
 
-def _numbered(finding: Finding, number: int, settings: Settings) -> Finding:
+def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:
     """A finding of the whole run with its id and its configured severity."""
     of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-    return replace(configured(finding, settings), id=of_rule)
+    return replace(with_configured_severity(finding, settings), id=of_rule)
 
 
 def of_run(findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()) -> RunJudgement:
@@ -161,7 +161,7 @@ def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> Ru
     """
     judged = judge_cycles(found, settings)
     chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
-    findings = [_numbered(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
+    findings = [_with_id(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
     drawings = [
         {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
         for finding, (_, drawing) in zip(findings, chosen, strict=True)
@@ -226,14 +226,16 @@ def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Findi
     """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
     generation = p.generation.number if p.generation and p.generation.count > 1 else None
     findings = [
-        replace(configured(finding, p.settings), id=f"{rule}/{p.label}/{number}", topic_generation=generation)
+        replace(
+            with_configured_severity(finding, p.settings), id=f"{rule}/{p.label}/{number}", topic_generation=generation
+        )
         for rule, judgement in judgements.items()
         for number, finding in enumerate(judgement.findings)
     ]
     return accept_consequences(link_consequences(findings, p), p)
 
 
-def configured(finding: Finding, settings: Settings) -> Finding:
+def with_configured_severity(finding: Finding, settings: Settings) -> Finding:
     """The finding with its severity under --strict and --allow."""
     severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
     is_allowed = bool({finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow))

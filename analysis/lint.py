@@ -60,7 +60,7 @@ def lint(run: Run) -> Lint:
     return Lint(results.quarantine(), tuple(broken), (fast,) if fast and not has_wrong_unit else ())
 
 
-def _observed(gathered: Gathered) -> list[pl.DataFrame]:
+def _observations(gathered: Gathered) -> list[pl.DataFrame]:
     """All sends, reads and marks, before small partitions are screened."""
     read = [*gathered.units.values(), *gathered.small]
     return [frame for tables in read for name in OBSERVED for frame in tables.get(name, ())]
@@ -68,7 +68,7 @@ def _observed(gathered: Gathered) -> list[pl.DataFrame]:
 
 def times_going_back(gathered: Gathered) -> str:
     """Processes with a clock that was set back, and the place of the first one, as a sentence; empty if none has."""
-    timed = [frame.select(INVOCATIONS) for frame in _observed(gathered) if len(frame)]
+    timed = [frame.select(INVOCATIONS) for frame in _observations(gathered) if len(frame)]
     found = set_back(pl.concat(timed)).unique("process", keep="first", maintain_order=True) if timed else pl.DataFrame()
     places: list[dict[str, Any]] = [{"place": row["place"]} for row in found.to_dicts()[:1]]
     if not places:
@@ -83,7 +83,7 @@ def times_going_back(gathered: Gathered) -> str:
 def processes_without_completion(gathered: Gathered) -> list[str]:
     """The processes that have operations but no completion; sorted."""
     frames = [
-        *_observed(gathered),
+        *_observations(gathered),
         gathered.common.unplaced,
         gathered.common.context.filter(pl.col("invoked").is_not_null()),
     ]

@@ -14,7 +14,7 @@ from ..histories.evidence.tables import FINAL
 from ..histories.tables import Finding
 from .figures import figures_of
 from .figures.series import span_of
-from .partitions.absences import replaced
+from .partitions.absences import replaced_values
 from .partitions.marks import COUNTS
 from .partitions.partition import Partition
 from .replicas.replica_logs import ReplicaLogs
@@ -68,7 +68,7 @@ def _missing_settings(
     if "cleanup.policy" in p.settings.topic(p.topic):
         return sorted(missing)
     for finding in (finding for finding in findings if finding.severity == "violation"):
-        if finding.rule in ("lost-write", "unseen") and replaced(p)["value"].is_in(finding.values).any():
+        if finding.rule in ("lost-write", "unseen") and replaced_values(p)["value"].is_in(finding.values).any():
             missing.add((finding.rule, f"cleanup.policy of {p.topic}, taken as delete"))
     return sorted(missing)
 

@@ -17,7 +17,7 @@ from ..histories.bundle import Run
 from ..histories.files import Block, blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
-from .kernel import MAX_DRAWN, configured, of_run
+from .kernel import MAX_DRAWN, of_run, with_configured_severity
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .rules.cycles import MAX_PERMITTED, CyclesByType
@@ -58,7 +58,7 @@ def placed_events(split: int, reader: str, path: str, source: Iterable[Block]) -
 def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Judges one run. Findings and counts are those of verdict.json."""
     results = Results(run)
-    history = _read(run, results, progress)
+    history = _read_history(run, results, progress)
     progress("judging", 0, 1, "histories")
     results.add_counts({"keys": len(history.keys)})
     history, repeated = without_repeated(history)
@@ -98,7 +98,7 @@ def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Cycl
     for finding, drawing in found:
         if settings.rules and finding.rule not in settings.rules:
             continue
-        numbered = configured(finding, settings)
+        numbered = with_configured_severity(finding, settings)
         findings.append(numbered)
         if drawing is not None:
             drawings.append({"id": numbered.id, "rule": finding.rule, "severity": numbered.severity, **drawing})
@@ -106,7 +106,7 @@ def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Cycl
     results.add_of_run(*of_run(findings, cycles=drawings[:MAX_DRAWN]))
 
 
-def _read(run: Run, results: Results, progress: Progress) -> TxnHistory:
+def _read_history(run: Run, results: Results, progress: Progress) -> TxnHistory:
     empty = (pl.DataFrame(schema=table).rename({"line": "place"}) for table in (lines.EVENTS, lines.STEPS))
     events, steps = ([frame] for frame in empty)
     for done, split in enumerate(run.splits):

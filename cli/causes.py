@@ -9,14 +9,14 @@ import click
 from ..analysis.causes import Cause, catalogue
 from ..analysis.rules import ANOMALIES, RULES
 from ..histories.errors import UsageError, unknown_name
-from ..histories.references import markdown_link, mentioned, with_links
-from .options import completed
+from ..histories.references import markdown_link, references_in, with_links
+from .options import complete_names
 
 WIDTH = 92
 
 
 @click.command()
-@click.argument("name", metavar="[CAUSE]", required=False, shell_complete=completed(lambda: catalogue()))
+@click.argument("name", metavar="[CAUSE]", required=False, shell_complete=complete_names(lambda: catalogue()))
 @click.option("--markdown", is_flag=True, help="Print docs/causes.md.")
 def command(name: str | None, markdown: bool) -> None:
     """List the causes, or explain one: the evidence that proves it, its prevention, and its documentation."""
@@ -41,7 +41,7 @@ def _explain(cause: Cause) -> None:
         for paragraph in filter(None, text.split("\n\n")):
             click.echo("\n" + textwrap.fill(title + paragraph, WIDTH))
     click.echo("\n" + textwrap.fill(f"See: {cause.citation}", WIDTH))
-    for reference in mentioned(cause.citation + cause.about):
+    for reference in references_in(cause.citation + cause.about):
         click.echo(f"  {reference.url}")
 
 

@@ -18,7 +18,7 @@ from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
-from .options import AnyPath, Choice, LocalPath, completed, from_formats
+from .options import AnyPath, Choice, LocalPath, complete_names, from_formats
 from .output import render
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
@@ -74,7 +74,7 @@ def _rule_names() -> Iterable[str]:
 
 DEFAULT_OUT = "logjudge-out"
 DEFAULT_MODEL = "strict-serializable"
-RULE: dict[str, Any] = {"multiple": True, "shell_complete": completed(_rule_names)}
+RULE: dict[str, Any] = {"multiple": True, "shell_complete": complete_names(_rule_names)}
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
 
 
@@ -169,7 +169,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         check_index(out or DEFAULT_OUT)
     engine = _engine(runs, spark, options["state"])
     judged: list[Judged] = []
-    for run in _judged(tasks, engine):
+    for run in _judge_tasks(tasks, engine):
         judged.append(run)
         # With several runs, a valid one only has its line in the list at the end.
         if run.report and not is_quiet(options) and (len(runs) == 1 or run.verdict != "valid"):
@@ -195,7 +195,7 @@ def _tasks(runs: tuple[str, ...], out: str | None, rules: tuple[str, ...], optio
     return [Task(run, name, folder, rules, options, len(runs) > 1) for run, name, folder in places]
 
 
-def _judged(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
+def _judge_tasks(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
     """The tasks in their order. An error of one does not stop the others, unless they would fail like it."""
     if engine.name == Engine.name and are_for_processes([task.path for task in tasks]):
         yield from judge_in_processes(tasks, engine)

@@ -100,7 +100,7 @@ def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], has_hi
         )
     _verdict(document, snapshot)
     for row in snapshot["damage"][:MAX_DAMAGED]:
-        document.sentences(_damaged(row))
+        document.sentences(_damage_text(row))
     if len(snapshot["damage"]) > MAX_DAMAGED:
         document.sentences(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
@@ -127,7 +127,7 @@ def _verdict(document: Document, snapshot: dict[str, Any]) -> None:
         document.sentences("equal")
 
 
-def _damaged(row: dict[str, Any]) -> str:
+def _damage_text(row: dict[str, Any]) -> str:
     first, last = row["first"], row["last"]
     offsets = "" if first is None else f" at {span(first, last)}" if last is not None else f" from offset {first}"
     what = "DAMAGED" if row["is_corrupt"] else "unreadable"

@@ -14,9 +14,9 @@ from ..analysis.incidents.incident import Incident
 from ..analysis.incidents.joining import incidents_of
 from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
-from ..analysis.inspect.findings_without_cause import unexplained, why_no_cause
+from ..analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from ..analysis.inspect.lookup import Match, find_records
-from ..analysis.inspect.offset_history import found_record, offset_history, within
+from ..analysis.inspect.offset_history import found_record, is_at_offset, offset_history
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
@@ -158,8 +158,8 @@ def _explain_saved(document: Document, saved: Saved, target: Place | None) -> No
         hint = "; explain the run itself to see the logs" if with_files else ""
         name = target or verdict["input"]["name"]
         document.sentences(f"{name}: the saved results name no cause{explained_nearby(saved, target)}{hint}")
-    _incidents(document, findings, causes, verdict["input"].get("started_at"))
-    _unexplained(document, unexplained(findings, causes), with_files)
+    _add_incidents(document, findings, causes, verdict["input"].get("started_at"))
+    _add_unexplained(document, unexplained_findings(findings, causes), with_files)
     add_time_origin(document, verdict["input"].get("started_at"))
     if with_files and target is not None and target.offset is not None:
         document.sentences("To see what each replica has at this offset, explain the run itself.")
@@ -192,7 +192,7 @@ def _judge_all(opened: Inspected, names: Iterable[str]) -> tuple[list[_Judged], 
 
 def _unexplained_record(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
     """The findings without a cause, worst first, and the reasons."""
-    without_cause = unexplained(findings, causes)
+    without_cause = unexplained_findings(findings, causes)
     return {
         "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(without_cause)[:MAX_UNEXPLAINED]],
         "unexplained_left_out": max(len(without_cause) - MAX_UNEXPLAINED, 0),
@@ -210,9 +210,9 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
             _explain_partition(document, opened, name)
         return
     _, findings, causes = _judge_all(opened, opened.names())
-    incidents = _incidents(document, findings, causes, opened.started_at)
-    breaches = unexplained(findings, causes)
-    _unexplained(document, breaches, opened.with_files(), opened.located)
+    incidents = _add_incidents(document, findings, causes, opened.started_at)
+    breaches = unexplained_findings(findings, causes)
+    _add_unexplained(document, breaches, opened.with_files(), opened.located)
     if not incidents and not breaches:
         hint = "`logjudge timeline` shows elections and truncations, `logjudge check` what could not be judged"
         document.sentences(f"{opened.run.settings.name}: no breach was found, so there is nothing to explain; {hint}")
@@ -221,13 +221,13 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
 def _explain_partition(document: Document, opened: Inspected, name: str) -> None:
     p = opened.partition(name)
     findings, causes = opened.judged(p)
-    _numbers(document, p)
+    _add_numbers(document, p)
     document.heading("Findings")
-    _findings(document, worst_first(findings), opened.located)
+    _add_findings(document, worst_first(findings), opened.located)
     if not findings:
         document.sentences("No rule found a breach here; `logjudge check` lists what could not be judged.")
-    document.sentences(*why_no_cause(unexplained(findings, causes), opened.with_files()))
-    _incidents(document, findings, causes, opened.started_at)
+    document.sentences(*why_no_cause(unexplained_findings(findings, causes), opened.with_files()))
+    _add_incidents(document, findings, causes, opened.started_at)
     document.heading("Events")
     moments = events_of_partition(p)
     add_events(document, opened.located({"moments": moments})["moments"], opened)
@@ -235,7 +235,7 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
         document.sentences(NO_FILES)
 
 
-def _numbers(document: Document, p: Partition) -> None:
+def _add_numbers(document: Document, p: Partition) -> None:
     """Sends, reads and replicas of the partition in a few numbers."""
     document.heading(p.label)
     add_generation(document, p)
@@ -266,15 +266,15 @@ def _explain_offset(document: Document, opened: Inspected, names: list[str], tar
 
 def _explain_history(document: Document, opened: Inspected, p: Partition, history: Record, here: list[Finding]) -> None:
     add_generation(document, p)
-    _facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
+    _add_facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
     unread = "No recorded consumer read it." if len(p.reads) else "No reads are recorded."
-    _facts(document, "Read", history["read"], history["read_left_out"], unread)
+    _add_facts(document, "Read", history["read"], history["read_left_out"], unread)
     if history["passed"]:
-        _facts(document, "Groups", history["passed"], 0, "")
+        _add_facts(document, "Groups", history["passed"], 0, "")
     if history["transaction"]:
-        _facts(document, "Transaction", history["transaction"], 0, "")
-    _facts(document, "Findings", history["found"], history["found_left_out"], "No rule found a breach here.")
-    document.sentences(*why_no_cause(unexplained(here, history["causes"]), opened.with_files()))
+        _add_facts(document, "Transaction", history["transaction"], 0, "")
+    _add_facts(document, "Findings", history["found"], history["found_left_out"], "No rule found a breach here.")
+    document.sentences(*why_no_cause(unexplained_findings(here, history["causes"]), opened.with_files()))
     if history["held"]:
         document.heading("Replicas")
         rows = [[row["where"], f"broker {row['broker']}", *_record_cells(row)] for row in history["held"]]
@@ -286,12 +286,12 @@ def _explain_history(document: Document, opened: Inspected, p: Partition, histor
         document.heading("Why there is no record now")
         absence = history["absence"]
         document.sentences(f"{absence['cause']}: a legal absence ({absence['citation']})")
-        _chain(document, absence["chain"], opened.started_at)
-    _incidents(document, here, history["causes"], opened.started_at)
+        _add_chain(document, absence["chain"], opened.started_at)
+    _add_incidents(document, here, history["causes"], opened.started_at)
 
 
 def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]:
-    return [one for one in findings if target.offset is not None and within(target.offset, one)]
+    return [one for one in findings if target.offset is not None and is_at_offset(target.offset, one)]
 
 
 def _known_offsets(p: Partition) -> list[int]:
@@ -329,7 +329,7 @@ def _record_cells(row: Record) -> list[str]:
     ]
 
 
-def _facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
+def _add_facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
     document.heading(title)
     if not facts:
         document.sentences(none)
@@ -342,7 +342,7 @@ def _facts(document: Document, title: str, facts: list[Record], left_out: int, n
         document.sentences(f"… and {left_out:,} more")
 
 
-def _unexplained(
+def _add_unexplained(
     document: Document,
     breaches: list[Finding],
     with_files: Collection[str],
@@ -350,11 +350,11 @@ def _unexplained(
 ) -> None:
     if breaches:
         document.heading("Findings without a cause")
-        _findings(document, worst_first(breaches), located)
+        _add_findings(document, worst_first(breaches), located)
         document.sentences(*why_no_cause(breaches, with_files))
 
 
-def _findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
+def _add_findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
     records = located({"found": [found_record(one) for one in findings[:MAX_FINDINGS]]})["found"]
     document.listed([(record["says"], source_of(record)) for record in records])
     if len(findings) > MAX_FINDINGS:
@@ -363,18 +363,18 @@ def _findings(document: Document, findings: list[Finding], located: Callable[[Re
         )
 
 
-def _incidents(
+def _add_incidents(
     document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
     incidents = [one for one in incidents_of(map(vars, findings), causes) if one.explained]
     for incident in incidents:
         document.heading(f"Cause: {incident.cause}, {incident.headline}")
-        _root_cause(document, root_cause_of(incident, started_at))
+        _add_root_cause(document, root_cause_of(incident, started_at))
     return incidents
 
 
-def _root_cause(document: Document, cause: RootCause) -> None:
+def _add_root_cause(document: Document, cause: RootCause) -> None:
     document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in cause.steps])
     if cause.steps_left_out:
         document.sentences(f"… and {plural(cause.steps_left_out, 'more step')}; --json prints all")
@@ -386,12 +386,12 @@ def _root_cause(document: Document, cause: RootCause) -> None:
         document.sentences("The evidence conflicts, so no cause is named. Possible causes:")
         for reading in cause.readings:
             document.sentences(f"{reading.cause}:")
-            _root_cause(document, reading)
+            _add_root_cause(document, reading)
     elif not cause.known:
         document.sentences("The cause is unknown. Missing evidence:")
         document.listed([(missing, "") for missing in cause.missing])
 
 
-def _chain(document: Document, facts: list[Record], started_at: str) -> None:
+def _add_chain(document: Document, facts: list[Record], started_at: str) -> None:
     steps = [step_of(fact, started_at) for fact in facts]
     document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in steps])

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from ..analysis.rules import Rule, rules_of
-from ..analysis.rules.anomalies import counted
+from ..analysis.rules.anomalies import count_text
 from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import printable
 from ..histories.files import is_uri, local_path
@@ -147,7 +147,7 @@ def _outcome(case: ElementTree.Element, name: str, run: Run, unknown: dict[str, 
         ElementTree.SubElement(case, "skipped", message="by --only or --skip")
     elif rule["verdict"] == "invalid":
         sentences = [f["sentence"] + run.causes_text(f) for f in run.report["findings"] if f["rule"] == name][:20]
-        message = counted(name, rule["count"], rule["findings"])
+        message = count_text(name, rule["count"], rule["findings"])
         ElementTree.SubElement(case, "failure", message=message, type="violation").text = _xml("\n".join(sentences))
     elif name in unknown:
         ElementTree.SubElement(case, "error", message=_xml(f"unknown: {name}: {unknown[name]}"), type="unknown")
@@ -209,14 +209,14 @@ def _open(run: Run, name: str, why: str) -> dict[str, Any]:
         "kind": "open",
         "level": "none",  # SARIF requires it for kind "open"
         "message": {"text": printable(f"{run.verdict}. Unknown: {name}: {why}")},
-        "locations": [_located(run.home())],
+        "locations": [_sarif_location(run.home())],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, "unknown", name)},
     }
 
 
 def _result(run: Run, finding: dict[str, Any]) -> dict[str, Any]:
     locations = [
-        _located(run.source(item["source"]), item["says"], item["line"])
+        _sarif_location(run.source(item["source"]), item["says"], item["line"])
         for item in finding["evidence"]
         if item["source"]
     ]
@@ -228,7 +228,7 @@ def _result(run: Run, finding: dict[str, Any]) -> dict[str, Any]:
         "message": {
             "text": printable(f"{run.verdict}. {finding['sentence']}{run.causes_text(finding)}{_lines(finding)}")
         },
-        "locations": locations[:1] or [_located(run.home())],
+        "locations": locations[:1] or [_sarif_location(run.home())],
         "relatedLocations": locations[1:],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, *(finding[name] for name in _IDENTITY))},
     }
@@ -252,7 +252,7 @@ def _is_compressed(name: str) -> bool:
     return name.endswith(_NO_LINES)
 
 
-def _located(path: str, message: str = "", line: int | None = None) -> dict[str, Any]:
+def _sarif_location(path: str, message: str = "", line: int | None = None) -> dict[str, Any]:
     uri = path if is_uri(path) else Path(path).as_uri() if Path(path).is_absolute() else quote(path)
     physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line and not _is_compressed(path):

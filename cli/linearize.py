@@ -36,7 +36,7 @@ def _on_spark(spark: Spark, quiet: bool) -> Callable[..., tuple[Judgement, Minim
         return partial(judge_file, spark.open(progress))
 
 
-def _read(name: str, format_name: str | None) -> History:
+def _read_file(name: str, format_name: str | None) -> History:
     """Reads the history of a file, and prints the size of a large one on stderr."""
     path = Path(name)
     size = path.stat().st_size if path.is_file() else 0
@@ -50,7 +50,7 @@ def _read(name: str, format_name: str | None) -> History:
 
 def _judge(name: str, format_name: str | None, request: Request) -> tuple[Judgement, Minimal | None]:
     """The judgement of a local file, and the minimal failure of an illegal one, if requested."""
-    history = _read(name, format_name)
+    history = _read_file(name, format_name)
     _compile()
     model = request.model or model_for({operation.action.f for operation in history.operations}, name).name
     judgement = judge_history(model, history, request.timeout, request.memory)

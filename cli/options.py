@@ -23,7 +23,7 @@ from .document import Document
 from .progress import silenced
 
 
-def completed(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
+def complete_names(names: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
     """A `shell_complete` for names separated by commas; it calls `names` only when the shell completes."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:

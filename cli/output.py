@@ -44,9 +44,14 @@ def render(report: dict[str, Any], folder: str | None, seconds: float) -> str:
 
 
 def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
-    lines = [_verdict(report, room), *_wrapped(report["headline"], room), *_wrapped(_scope(report, seconds), room), ""]
+    lines = [
+        _verdict(report, room),
+        *_wrap_lines(report["headline"], room),
+        *_wrap_lines(_scope(report, seconds), room),
+        "",
+    ]
     if "consistency" in report:
-        lines += [*_wrapped(f"{report['consistency']['demanded']} demanded", room), ""]
+        lines += [*_wrap_lines(f"{report['consistency']['demanded']} demanded", room), ""]
     lines += _rules(report, room)
     if report["incidents"]:
         only_notes = all(incident.get("severity") == "note" for incident in report["incidents"])
@@ -112,23 +117,23 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             names = [f"{len(names)} rules are not applicable: the run has no such data (verdict.json names them)"]
         if names:
             label = click.style(f"  {verdict}: ", fg=COLOURS[verdict])
-            lines += _wrapped(", ".join(names), room, first=label, indent="    ")
+            lines += _wrap_lines(", ".join(names), room, first=label, indent="    ")
     if report["skipped"]:
         named = f"{plural(len(report['skipped']), 'rule')} by --only or --skip: {', '.join(report['skipped'])}"
         label = click.style("  skipped: ", fg=COLOURS["not-judged"])
-        lines += _wrapped(named, room._replace(lines=1), first=label)
+        lines += _wrap_lines(named, room._replace(lines=1), first=label)
     return lines
 
 
 def _rule_counts(name: str, rule: dict[str, Any], allowed: Iterable[str]) -> str:
     """The numbers of records and findings of a rule: violations, and what --allow or the configuration permits."""
-    from ..analysis.rules.anomalies import counted
+    from ..analysis.rules.anomalies import count_text
 
     accepted, accepted_count = rule.get("accepted", 0), rule.get("accepted_count", 0)
     permitted, permitted_count = rule["permitted"] - accepted, rule["permitted_count"] - accepted_count
-    counts = [counted(name, rule["count"], rule["findings"])] if rule["findings"] else []
-    others = [counted(name, accepted_count, accepted) + f" accepted by {allow_options(allowed)}"] if accepted else []
-    others += [counted(name, permitted_count, permitted) + " permitted by the configuration"] if permitted else []
+    counts = [count_text(name, rule["count"], rule["findings"])] if rule["findings"] else []
+    others = [count_text(name, accepted_count, accepted) + f" accepted by {allow_options(allowed)}"] if accepted else []
+    others += [count_text(name, permitted_count, permitted) + " permitted by the configuration"] if permitted else []
     return "; ".join([*counts, *others]) if counts else f"({'; '.join(others)})"
 
 
@@ -146,7 +151,7 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
         text, place = sentence + _where(report, incident), _where(report, incident, 1)
         # A truncated citation or place is useless; the report has them.
         forms = (text + citation, text, sentence + place, sentence)
-        wrapped = [_wrapped(each, room, first=first, indent="    ") for each in forms]
+        wrapped = [_wrap_lines(each, room, first=first, indent="    ") for each in forms]
         lines += next((each for each in wrapped if not each[-1].endswith("…")), wrapped[-1])
     if len(incidents) > len(shown):
         lines.append(f"  … {plural(len(incidents) - len(shown), 'more incident')} in the report")
@@ -238,16 +243,16 @@ def _assumptions(report: dict[str, Any], room: Room) -> list[str]:
     broken = broken_assumptions(report)
     for item in broken[: room.items]:
         mark = click.style("BROKEN", fg="yellow")
-        lines += _wrapped(f"{item['name']}: {item['says']}", room, first=f"  {mark} ", indent="    ")
+        lines += _wrap_lines(f"{item['name']}: {item['says']}", room, first=f"  {mark} ", indent="    ")
     if len(broken) > room.items:
         lines.append(f"  … {plural(len(broken) - room.items, 'more broken assumption')} in the report")
     unbroken = [item["name"] for item in report["assumptions"] if item["holds"] is True]
     if unbroken:
-        lines += _wrapped("; ".join(unbroken), room, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
+        lines += _wrap_lines("; ".join(unbroken), room, first=f"  {click.style('hold:', fg='green')} ", indent="    ")
     return lines
 
 
-def _wrapped(text: str, room: Room, first: str = "  ", indent: str = "  ") -> list[str]:
+def _wrap_lines(text: str, room: Room, first: str = "  ", indent: str = "  ") -> list[str]:
     bare = len(click.unstyle(first))
     body = textwrap.wrap(
         printable(text),

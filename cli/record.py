@@ -19,7 +19,7 @@ from ..histories.errors import UsageError, unknown_name
 from ..histories.output_folder import check_target
 from .check import command as check
 from .main import EXIT_USAGE
-from .options import LocalPath, completed, settings_of
+from .options import LocalPath, complete_names, settings_of
 from .progress import silenced
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
     "--lab",
     "scenario",
     metavar="SCENARIO",
-    shell_complete=completed(_scenarios),
+    shell_complete=complete_names(_scenarios),
     help="Start a cluster and record this scenario, or a .toml file; `list` prints all scenarios.",
 )
 @click.option("--kafka", default="", metavar="VERSION", help="Kafka's version, with --lab [default: the scenario's].")
@@ -63,7 +63,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
     "--workload",
     default="append-and-read",
     show_default=True,
-    shell_complete=completed(_workloads),
+    shell_complete=complete_names(_workloads),
     help="The workload of the clients; `list` prints all workloads.",
 )
 @click.option(

@@ -9,7 +9,7 @@ import click
 from ..analysis.causes import catalogue
 from ..analysis.rules import ANOMALIES, RULES, Rule
 from ..histories.errors import UsageError, unknown_name
-from .options import completed
+from .options import complete_names
 
 NOTATION = (
     "An example is one line of operations in order of time. p:a@0 is p's send of a, acknowledged at offset 0 (a@?"
@@ -21,7 +21,7 @@ NOTATION = (
 
 @click.command()
 @click.argument(
-    "name", metavar="[RULE]", required=False, shell_complete=completed(lambda: dict.fromkeys([*RULES, *ANOMALIES]))
+    "name", metavar="[RULE]", required=False, shell_complete=complete_names(lambda: dict.fromkeys([*RULES, *ANOMALIES]))
 )
 @click.option("--markdown", is_flag=True, help="Print docs/rules.md.")
 def command(name: str | None, markdown: bool) -> None:

@@ -41,7 +41,7 @@ def names_of(runs: Sequence[str]) -> list[str]:
             for name, each, depth in zip(names, parts, depths, strict=True)
         ]
         if deeper == depths:
-            return _numbered(names)
+            return _number_duplicates(names)
         depths = deeper
 
 
@@ -53,7 +53,7 @@ def _parts(run: str) -> list[str]:
     return [*whole[:-1], name_of(run)]
 
 
-def _numbered(names: list[str]) -> list[str]:
+def _number_duplicates(names: list[str]) -> list[str]:
     """Appends a number to names that occur more than once."""
     taken = {INDEX}
     distinct = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..analysis.inspect.offset_history import covers, within
+from ..analysis.inspect.offset_history import covers, is_at_offset
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
 from ..histories.tables import Evidence, Finding
@@ -48,7 +48,7 @@ def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
     ]
     if place is None or place.offset is None:
         return found
-    return [one for one in found if within(place.offset, one)]
+    return [one for one in found if is_at_offset(place.offset, one)]
 
 
 def causes_at(saved: Saved, place: Place | None) -> list[Record]:

@@ -17,13 +17,13 @@ from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.index_page import index_page
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
-from ..histories.simulation.request import adjusted, write_simulated
+from ..histories.simulation.request import with_overrides, write_simulated
 from ..histories.simulation.scenarios import by_theme, load, names
 from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
-from .options import Choice, LocalPath, completed, quiet_option
+from .options import Choice, LocalPath, complete_names, quiet_option
 from .simulate import option, summary, warn
 
 # A simulated run is small, and the local engine needs no Java.
@@ -56,7 +56,7 @@ def list_all() -> None:
 
 
 @command.command("run")
-@click.argument("name", metavar="NAME|FILE", shell_complete=completed(names))
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_names(names))
 @click.option("--variant", type=Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
 @click.option("--seed", type=int, help="A seed, instead of the scenario's.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
@@ -87,7 +87,7 @@ def run(
     """
     original = _load(name)
     changes = dict(map(option, settings))
-    scenario = adjusted(original, variant=variant, seed=seed, settings=changes)
+    scenario = with_overrides(original, variant=variant, seed=seed, settings=changes)
     folder = out or Path(Path(name).stem)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
@@ -178,7 +178,7 @@ def processing(path: Path | None) -> None:
         from ..plots.comparisons import draw_copies
 
         faults = [(fault.kind, fault.at, fault.at + fault.lasts) for fault in scenarios[0].faults]
-        draw_copies({name: processing_truth.copied(cluster) for name, cluster in clusters.items()}, faults, path)
+        draw_copies({name: processing_truth.copied_ranges(cluster) for name, cluster in clusters.items()}, faults, path)
 
 
 def picture(scenario: Scenario, path: Path, description: str) -> None:

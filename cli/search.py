@@ -28,7 +28,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_VALID
-from .options import Choice, LocalPath, completed, quiet_option
+from .options import Choice, LocalPath, complete_names, quiet_option
 from .progress import Progress
 from .scenarios import picture
 from .simulate import option
@@ -49,7 +49,7 @@ def _space_options(command: Command) -> Command:
     @click.option(
         "--faults",
         help="Kinds of faults, separated by commas [default: those that every log must survive].",
-        shell_complete=completed(lambda: PATTERNS),
+        shell_complete=complete_names(lambda: PATTERNS),
     )
     @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
     @wraps(command)

@@ -36,7 +36,7 @@ def command(file: Path, byte: int | None, form: Form) -> None:
         raise UsageError(f"found no record batch in {file}, {expected}")
     found = [header for header in headers if byte in (None, header["byte"])]
     if not found:
-        near = _near([header["byte"] for header in headers], byte or 0)
+        near = _nearest_positions([header["byte"] for header in headers], byte or 0)
         raise UsageError(f"found no batch that begins at byte {byte} of {file}, expected one of {near}")
     batches = [header if byte is None else {**header, "records": records_at(file, byte)} for header in found]
     if form == "json":
@@ -51,7 +51,7 @@ def command(file: Path, byte: int | None, form: Form) -> None:
     show(document, form)
 
 
-def _near(begins: list[int], byte: int) -> str:
+def _nearest_positions(begins: list[int], byte: int) -> str:
     """The positions that are closest to a byte."""
     return ", ".join(str(at) for at in sorted(sorted(begins, key=lambda at: abs(at - byte))[:3]))
 
@@ -73,11 +73,11 @@ def _header(of: Row) -> str:
 
 def _record(record: Row) -> str:
     fields = {name: value for name, value in record.items() if name not in ("offset", "timestamp")}
-    content = ", ".join(f"{name} {_shown(value)}" for name, value in fields.items())
+    content = ", ".join(f"{name} {_value_text(value)}" for name, value in fields.items())
     return f"offset {record['offset']}, {utc_text(record['timestamp'])}: {content}"
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(value, default=_json))
 
 

@@ -20,7 +20,7 @@ from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .options import Choice, LocalPath, completed, quiet_option, setting
+from .options import Choice, LocalPath, complete_names, quiet_option, setting
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
@@ -33,7 +33,7 @@ from .options import Choice, LocalPath, completed, quiet_option, setting
 @click.option(
     "--faults",
     help=f"Kinds of faults to draw, separated by commas: {DRAWABLE}. {FILE_ONLY}.",
-    shell_complete=completed(lambda: PATTERNS),
+    shell_complete=complete_names(lambda: PATTERNS),
 )
 @click.option(
     "--fault-count",

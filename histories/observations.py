@@ -56,7 +56,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     if len(steps):
         marks.append(_commits_in(steps))
     if not functions.isdisjoint(("poll", "txn")):
-        polled = _polled(rows_of("poll"), steps)
+        polled = _poll_entries(rows_of("poll"), steps)
         # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's.
         is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
         reads = polled.filter(~is_empty).select(list(READS))
@@ -134,7 +134,7 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
     )
 
 
-def _polled(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _poll_entries(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """The entries of polls, one row each."""
     polls = operations.filter(pl.col("records").list.len() > 0)
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(txn=pl.lit(False))
@@ -195,13 +195,13 @@ def _open_sends(operations: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     return _records_as_marks(_sends(single, _steps(transactions), settings), "open send")
 
 
-def _handled(operations: pl.DataFrame) -> pl.DataFrame:
+def _handle_marks(operations: pl.DataFrame) -> pl.DataFrame:
     """The records that processes handled, as marks."""
     handles = operations.filter(pl.col("records").list.len() > 0)
     return _records_as_marks(_explode_records(handles, pl.lit(0, dtype=pl.Int32)), "handle")
 
 
-def _owned(operations: pl.DataFrame) -> pl.DataFrame:
+def _owned_marks(operations: pl.DataFrame) -> pl.DataFrame:
     """The partitions that a member owned after an assignment, as marks."""
     assigns = operations.filter(pl.col("assignment").list.len() > 0)
     rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
@@ -239,8 +239,8 @@ def _deletions(operations: pl.DataFrame) -> pl.DataFrame:
 # What makes marks, by the functions of the operations that have them.
 _MARKS: tuple[tuple[tuple[str, ...], Callable[[pl.DataFrame], pl.DataFrame]], ...] = (
     (("commit", "assign", "seek", "end_offsets"), _positions),
-    (("assign",), _owned),
-    (("handle",), _handled),
+    (("assign",), _owned_marks),
+    (("handle",), _handle_marks),
     (("fault",), _deletions),
 )
 

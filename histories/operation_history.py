@@ -184,9 +184,9 @@ def read_operations(path: str, format_name: str | None = None) -> History:
     except OSError as error:
         raise InputError(path, error.strerror or "a file that cannot be read", EXPECTED) from error
     except ValueError as error:
-        raise damaged(path, str(error)) from error
+        raise damage_error(path, str(error)) from error
     text = decode(data, path)
-    name = format_name or recognised(data[: max(HEAD_BYTES, data.find(b"\n"))], path)
+    name = format_name or recognise_format(data[: max(HEAD_BYTES, data.find(b"\n"))], path)
     del data
     return pair_operations(READERS[name].read(text, path), path, name)
 
@@ -205,7 +205,7 @@ def check_file(path: str) -> None:
         raise InputError(path, "a folder", EXPECTED, LOGS_HINT)
 
 
-def damaged(source: str, problem: str) -> InputError:
+def damage_error(source: str, problem: str) -> InputError:
     """The error of a compressed file that cannot be decompressed."""
     return InputError(source, problem, "a complete compressed file")
 
@@ -219,7 +219,7 @@ def decode(data: bytes, source: str, is_first: bool = True) -> str:
         raise InputError(source, f"the byte 0x{data[error.start]:02x}", "UTF-8", line=line) from error
 
 
-def recognised(head: bytes, source: str) -> str:
+def recognise_format(head: bytes, source: str) -> str:
     """The name of the format of a file's first lines. Raises InputError if no reader of operations recognises them."""
     name = recognise(head, OPERATIONS)
     if name is not None and READERS[name].CONTENT == LOG:

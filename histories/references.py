@@ -42,7 +42,7 @@ def ticket(number: int) -> Reference:
     return Reference(f"KAFKA-{number}", f"https://issues.apache.org/jira/browse/KAFKA-{number}")
 
 
-def mentioned(text: str) -> list[Reference]:
+def references_in(text: str) -> list[Reference]:
     """The KIPs and tickets that a text mentions, each once."""
     return [_NUMBERED[kind](int(number)) for kind, number in dict.fromkeys(_MENTION.findall(text))]
 

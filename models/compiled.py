@@ -16,7 +16,7 @@ Longs = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def _widened(kind: Any) -> Any:
+def _widen(kind: Any) -> Any:
     """int64 for the type of a constant or of a shorter whole number."""
     return types.int64 if isinstance(kind, types.IntegerLiteral) or kind == types.int32 else kind
 
@@ -35,7 +35,7 @@ def _compile(function: Function, **options: bool) -> Any:
     except RuntimeError:  # "no locator available": neither beside the source nor in the user's cache
         dispatcher = numba.njit(error_model="numpy", **options)(function)
     exact = dispatcher.get_call_template
-    dispatcher.get_call_template = lambda args, kws: exact(tuple(map(_widened, args)), kws)
+    dispatcher.get_call_template = lambda args, kws: exact(tuple(map(_widen, args)), kws)
     return dispatcher
 
 

@@ -46,7 +46,7 @@ def subjects(figures: dict[str, Any]) -> list[dict[str, Any]]:
 def draw(figures: dict[str, Any], finding: str) -> Figure:
     """Draws the operations around the finding with this id."""
     window = next(window for window in figures["windows"] if window["id"] == finding)
-    shown, left = chosen(window)
+    shown, left = choose_operations(window)
     title = style.printable(_headline(window), 108)
     with style.look():
         rows = _rows(shown)
@@ -65,7 +65,7 @@ def draw(figures: dict[str, Any], finding: str) -> Figure:
     return figure
 
 
-def chosen(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
+def choose_operations(window: dict[str, Any]) -> tuple[list[dict[str, Any]], int]:
     """The operations to draw in order of time, preferring those that prove the finding; and how many are left out."""
     operations = window["operations"]
     ranked = sorted(range(len(operations)), key=lambda number: (not operations[number]["proof"], number))

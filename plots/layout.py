@@ -42,7 +42,7 @@ def lay_out(figure: Figure) -> None:
     below = [_with_name(size, panel.get_xlabel()) for size, panel in zip(ticks, panels, strict=True)]
     overhang = _width(names[-1][0], renderer) / 2
     right = width - max(GAP, COLOUR_BAR if bars else overhang + 2)
-    above = [_above(panel, right - left, renderer) for panel in panels]
+    above = [_height_above(panel, right - left, renderer) for panel in panels]
     top = height - GAP - HEADING * _lines(figure.get_suptitle()) - GAP / 2
     ratios: Any = figure.axes[0].get_gridspec().get_height_ratios()  # type: ignore[union-attr]
     unit = max(top - GAP - sum(above) - sum(below), height / 4) / sum(ratios)
@@ -63,7 +63,7 @@ def _place(axis: Axes, left: float, bottom: float, width: float, height: float) 
     axis.set_position((round(left, 5), round(bottom, 5), round(width, 5), round(height, 5)))
 
 
-def _above(panel: Axes, width: float, renderer: RendererBase) -> float:
+def _height_above(panel: Axes, width: float, renderer: RendererBase) -> float:
     """The height of the title and of the legend above a panel. The title moves above a legend that is too wide."""
     text, legend = panel.get_title("left"), panel.get_legend()
     if legend is None:

@@ -67,7 +67,7 @@ class _Lanes(NamedTuple):
 
 def subjects(figures: Record) -> list[Record]:
     """Partitions with a loss, or with violations and changes of leader or ISR; otherwise those with most changes."""
-    evidence = [part for part in figures["partitions"] if part.get("replicas") and _dated(part["replicas"])]
+    evidence = [part for part in figures["partitions"] if part.get("replicas") and _has_dated_terms(part["replicas"])]
     moved = [part for part in evidence if len(part["replicas"]["terms"]) > 1 or len(part["replicas"]["isr"]) > 1]
     troubled = [part for part in evidence if part["lost"] or (part["violations"] and part in moved)]
     moved.sort(key=lambda part: -len(part["replicas"]["terms"]) - len(part["replicas"]["isr"]))
@@ -80,7 +80,7 @@ def draw(figures: Record, partition: str) -> Figure:
     evidence = part.get("replicas")
     name = style.printable(partition)
     with style.look():
-        if not evidence or not _dated(evidence):
+        if not evidence or not _has_dated_terms(evidence):
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
         low, high = span_of(figures, evidence)
         # Without clients the axis begins with the first event.
@@ -102,7 +102,7 @@ def draw(figures: Record, partition: str) -> Figure:
     return figure
 
 
-def _dated(evidence: Record) -> bool:
+def _has_dated_terms(evidence: Record) -> bool:
     return any(term["time"] is not None for term in evidence["terms"])
 
 

@@ -34,7 +34,7 @@ Record = dict[str, Any]
 def subjects(figures: Record) -> list[Record]:
     """The partitions with a finding about a transaction, then those where one is open, or was for a second."""
     held = [
-        (not _named(part["transactions"]["shown"]), -_longest(part), part["name"])
+        (not _named_transactions(part["transactions"]["shown"]), -_longest(part), part["name"])
         for part in figures["partitions"]
         if part.get("transactions")
     ]
@@ -42,7 +42,7 @@ def subjects(figures: Record) -> list[Record]:
     return [{"partition": name} for *_, name in worst[:MAX_PARTITIONS]]
 
 
-def _named(shown: list[Record]) -> list[Record]:
+def _named_transactions(shown: list[Record]) -> list[Record]:
     """The transactions that a finding is about."""
     return [one for one in shown if one.get("findings")]
 
@@ -88,7 +88,7 @@ def _importance(one: Record) -> tuple[bool, bool, int]:
 def _title(name: str, found: Record) -> str:
     is_open = sum(one["ended"] is None for one in found["shown"])
     held = max((one["ended"] - one["began"] for one in found["shown"] if one["ended"] is not None), default=0)
-    if named := _named(found["shown"]):
+    if named := _named_transactions(found["shown"]):
         rules = ", ".join(sorted({rule for one in named for rule in one["findings"]}))
         first = f"{style.printable(named[0]['name'], 16)} @{named[0]['first']}"
         return f"{name}: {rules} of {first if len(named) == 1 else f'{len(named)} transactions'}"

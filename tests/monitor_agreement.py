@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from histories_of_operations import is_linearizable
-from logjudge.analysis.linearizability.minimal import MAYBE, doubting
+from logjudge.analysis.linearizability.minimal import MAYBE, doubting_model
 from logjudge.models.operations import UNKNOWN, Action, Operation
 from logjudge.models.porcupine.encoding import encode
 from logjudge.models.porcupine.history import number_actions
@@ -209,7 +209,7 @@ def shows_failure(name: str, operations: list[Operation], witness: list[int]) ->
         operation if i in witness or operation.end is None else operation._replace(action=Action(MAYBE, operation[0]))
         for i, operation in enumerate(operations)
     ]
-    return bool(witness) and not is_linearizable(doubting(MODELS[name]), doubted)
+    return bool(witness) and not is_linearizable(doubting_model(MODELS[name]), doubted)
 
 
 def disagree(batch: Batch, part: int, operations: list[Operation], number: int) -> bool:

@@ -71,7 +71,7 @@ def frame(operations: list[twin_cycles.Operation], edges: list[twin_cycles.Edge]
 def test_the_same_cycles_as_a_naive_search(random: Random) -> None:
     operations, edges = graph(random)
     dependencies = frame(operations, edges)
-    inside = windows.within(dependencies, windows.windows_of(dependencies))
+    inside = windows.dependencies_within(dependencies, windows.windows_of(dependencies))
     found = cycles_of(inside, 100, as_elle=True)
     expected = twin_cycles.cycles(operations, edges)
     names = {name for types in expected for _, called in types for name in called}
@@ -93,7 +93,7 @@ def test_the_shortest_cycle_of_a_component_is_found_in_any_part_of_it() -> None:
     writes = [("ww", *pair) for pair in ((0, 5), (1, 3), (2, 1), (3, 0), (3, 2), (4, 5), (5, 0))]
     reads = [("wr", *pair) for pair in ((0, 2), (0, 4), (4, 0), (5, 1), (5, 3))]
     dependencies = frame(operations, writes + reads)
-    [cycle] = cycles_of(windows.within(dependencies, windows.windows_of(dependencies)), 100, as_elle=True)[
+    [cycle] = cycles_of(windows.dependencies_within(dependencies, windows.windows_of(dependencies)), 100, as_elle=True)[
         "G0"
     ].shortest
     assert len(cycle.steps) == 2
@@ -112,7 +112,7 @@ def test_windows_contain_every_cycle(random: Random) -> None:
     operations, edges = graph(random)
     dependencies = frame(operations, edges)
     everything = dependencies.with_columns(window=pl.lit(0, pl.Int64))
-    inside = windows.within(dependencies, windows.windows_of(dependencies))
+    inside = windows.dependencies_within(dependencies, windows.windows_of(dependencies))
     for as_elle in (False, True):
         within, whole = (cycles_of(rows, 100, as_elle) for rows in (inside, everything))
         # Processes only connect operations of the same window.

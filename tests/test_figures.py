@@ -19,7 +19,7 @@ from logjudge.analysis.engines import local
 from logjudge.analysis.figures import figures_of, merge, merge_figures, own_figures_of
 from logjudge.analysis.figures.merge import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
-from logjudge.analysis.figures.series import MAX_BINS, bins_over, summed
+from logjudge.analysis.figures.series import MAX_BINS, bins_over, sum_by_bin
 from logjudge.analysis.figures.windows import windows
 from logjudge.analysis.kernel import findings_of, judge
 from logjudge.analysis.partitions.partition import Partition
@@ -314,7 +314,7 @@ def test_coarser_bins_hold_what_the_finer_ones_held(start: int, length: int, sha
     own = bins_over(start, start + length)
     assert own.number <= MAX_BINS
     coarse = bins_over(start, start + length, own.shift + wider)
-    assert summed(own.count_in(times), own, coarse).tolist() == coarse.count_in(times)
+    assert sum_by_bin(own.count_in(times), own, coarse).tolist() == coarse.count_in(times)
     assert sum(own.count_in(times)) == len(times)
 
 

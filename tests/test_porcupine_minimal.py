@@ -286,7 +286,7 @@ def test_sets_of_possible_states_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
         return replace(doubting, step=step)
 
-    monkeypatch.setattr(minimal_module, "doubting", watched)
+    monkeypatch.setattr(minimal_module, "doubting_model", watched)
     monkeypatch.setattr(minimal_module, "MEMORY", 1 << 20)
     assert minimal_failure(model, operations, part) is not None
     assert 0 < max(held) < 20_000

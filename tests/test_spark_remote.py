@@ -17,7 +17,7 @@ from command_line import invoke, thinned
 from evidence.test_groups import offset_key, offset_value, write_group_log
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import fetching, publishing, remote
-from logjudge.analysis.engines.spark.connecting import within
+from logjudge.analysis.engines.spark.connecting import call_with_timeout
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.engines import Engine
 from logjudge.cli.progress import Progress
@@ -308,10 +308,10 @@ def files_below(folder: Path) -> list[str]:
 
 def test_a_timeout_is_one_sentence() -> None:
     with pytest.raises(ClusterError, match=r"s3a://b/x: not done after 0 s; .*retry"):
-        within(0.01, lambda: threading.Event().wait(5), "s3a://b/x")
-    assert within(5, lambda: 7, "") == 7
+        call_with_timeout(0.01, lambda: threading.Event().wait(5), "s3a://b/x")
+    assert call_with_timeout(5, lambda: 7, "") == 7
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 / 0, "")
+        call_with_timeout(5, lambda: 1 / 0, "")
 
 
 def test_the_local_engine_reads_no_uri() -> None:

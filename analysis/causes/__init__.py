@@ -113,13 +113,13 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Explanation:
     """The cause of records that a group missed though no broker lost them; processes: its members, as in run.json."""
     attempts = _attempts("explain_missed", events.sort("time", "place"), missed, processes)
-    return _combined(attempts, "what the members of the group did with these records")
+    return _combine_attempts(attempts, "what the members of the group did with these records")
 
 
 def explain_regression(events: pl.DataFrame, regression: Regression) -> Explanation:
     """The cause of a group's committed offset that went back."""
     attempts = _attempts("explain_regression", events.sort("time", "place"), regression)
-    return _combined(attempts, "what lowered the committed offset")
+    return _combine_attempts(attempts, "what lowered the committed offset")
 
 
 def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> Explanation:
@@ -135,12 +135,12 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
         missing = ["what truncated the copy that another record has replaced"]
         return found if found.cause != "unknown" else replace(found, missing=missing)
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
-    return _combined(attempts, "how the producer wrote a record twice")
+    return _combine_attempts(attempts, "how the producer wrote a record twice")
 
 
 def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:
     """The cause of a read that returned a damaged copy of the record at an offset; without `is_read`, of the damage."""
-    return _combined(_attempts("explain_misread", timeline, offset, is_read=is_read))
+    return _combine_attempts(_attempts("explain_misread", timeline, offset, is_read=is_read))
 
 
 def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
@@ -151,7 +151,9 @@ def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
     marker = lost_marker_of_part(timeline, part)
     if marker is not None:
         return explanation_of_part(_of_logs("explain_loss", timeline, marker.lost), marker, part)
-    return _combined(_attempts("explain_ending", part), f"why {part.subject} did not end in {part.name} as decided")
+    return _combine_attempts(
+        _attempts("explain_ending", part), f"why {part.subject} did not end in {part.name} as decided"
+    )
 
 
 def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:
@@ -167,10 +169,10 @@ def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
         if attempt.is_proved and explain == "explain_loss":
             facts += decisive_steps(timeline, lost, attempt.chain)
         attempts[name] = replace(attempt, chain=ordered([timeline.merged.get(fact, fact) for fact in facts]))
-    return _combined(attempts)
+    return _combine_attempts(attempts)
 
 
-def _combined(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:
+def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:
     """The explanation from all attempts; `otherwise` is the missing evidence if no attempt names any."""
     proved = [
         Explanation(name, attempt.chain, attempt.prevented_by, CAUSES[name].CITATION)
@@ -200,7 +202,7 @@ class Cause(NamedTuple):
 @cache
 def catalogue() -> dict[str, Cause]:
     """All causes by name, causes of a loss first."""
-    return {name: _documented(name, cause) for name, cause in CAUSES.items()}
+    return {name: _parse_documentation(name, cause) for name, cause in CAUSES.items()}
 
 
 def title_of(name: str) -> str:
@@ -209,7 +211,7 @@ def title_of(name: str) -> str:
     return cause.title.removesuffix(".") if cause else ""
 
 
-def _documented(name: str, cause: ModuleType) -> Cause:
+def _parse_documentation(name: str, cause: ModuleType) -> Cause:
     first, *rest = (" ".join(text.split()) for text in (inspect.getdoc(cause) or "").split("\n\n"))
     evidence = " ".join(text.removeprefix("Needs: ") for text in rest if text.startswith("Needs: "))
     about = "\n\n".join(text for text in rest if not text.startswith("Needs: "))

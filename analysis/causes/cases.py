@@ -244,7 +244,7 @@ class Missed(GroupPartition):
         return f"{span(self.first, self.last)} ({plural(self.count, 'record')})"
 
 
-def touching(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
+def events_in_range(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFrame:
     """The polls or handles (`f`) with a record within the missed range."""
     within = (pl.col("first_offset") <= missed.last) & (pl.col("last_offset") >= missed.first)
     return events.filter(within, f=f)

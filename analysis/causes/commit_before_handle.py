@@ -16,7 +16,7 @@ import polars as pl
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
-from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, events_in_range, needs
 
 CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
 REMEDY = "enable.auto.commit=false, and commits after the records are handled."
@@ -25,10 +25,14 @@ Event = Mapping[str, Any]
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
     """Whether a member polled the missed records, committed beyond them, and ended before it handled them."""
-    polled = touching(events, "poll", missed)
+    polled = events_in_range(events, "poll", missed)
     handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)
     # With `earlier` the members' polls are of other records, which had the offsets before.
-    if missed.earlier is not None or not polled.height or touching(events, "handle", missed).filter(handled).height:
+    if (
+        missed.earlier is not None
+        or not polled.height
+        or events_in_range(events, "handle", missed).filter(handled).height
+    ):
         return NOT_THE_CASE
     poll = polled.row(0, named=True)
     commits = events.filter(pl.col("first_offset") > missed.last, pl.col("time") >= poll["time"], f="commit")

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs, touching
+from .cases import NOT_THE_CASE, Attempt, Missed, Processes, events_in_range, needs
 
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
@@ -52,7 +52,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
 
 def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Reset | Attempt:
     """The reset by which the group skipped the records; an attempt if none is proved."""
-    if touching(events, "poll", missed).height:
+    if events_in_range(events, "poll", missed).height:
         return NOT_THE_CASE
     assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
@@ -89,7 +89,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
 def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt | None:
     """The proof that a member was reset as the records at its position had been deleted; None without it."""
     passed = events.filter(pl.col("f") == "poll", pl.col("first_offset") > missed.last).head(1).rows(named=True)
-    if not passed or touching(events, "poll", missed).height:
+    if not passed or events_in_range(events, "poll", missed).height:
         return None
     [began] = passed
     policy = processes.get(began["process"], {}).get("auto.offset.reset")

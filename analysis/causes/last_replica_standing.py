@@ -72,10 +72,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
-    return _proved(timeline, found, lost, had, alone, short)
+    return _proof(timeline, found, lost, had, alone, short)
 
 
-def _proved(
+def _proof(
     timeline: Timeline, found: LeaderChange, lost: Lost, had: list[Fact], alone: list[Fact], short: list[Fact]
 ) -> Attempt:
     """The chain with the facts that the broker had the records, was alone in the ISR, and has a short log now."""

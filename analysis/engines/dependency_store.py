@@ -16,7 +16,7 @@ from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..rules.cycles import CyclesByType, Search, searches
 from ..transactions.cycles import cycles_of_slices
-from ..transactions.windows import join_windows, moment, windows_of, within
+from ..transactions.windows import dependencies_within, join_windows, moment, windows_of
 from .store import FrameStore, Held
 
 SORTED_ROWS = 1 << 20  # rows that are sorted together
@@ -87,7 +87,7 @@ class DependencyStore:
         chunks = [chunk for chunk in self._chunks if _overlaps(chunk, windows)]
         waiting: list[pl.DataFrame] = []
         for number, chunk in enumerate(chunks):
-            waiting.append(within(self._frames.get(chunk.rows), windows, search.dependencies))
+            waiting.append(dependencies_within(self._frames.get(chunk.rows), windows, search.dependencies))
             if number == len(chunks) - 1:
                 yield MAX_INT64, pl.concat(waiting)
             elif sum(map(len, waiting)) >= SLICE_ROWS and chunks[number + 1].first > chunk.first:

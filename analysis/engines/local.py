@@ -22,7 +22,7 @@ from ..rules import DIALECTS
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
-from ..screening.retained import Condensed, Others, condensed, together, with_others
+from ..screening.retained import Condensed, Others, condense_range, together, with_others
 from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
     REFERRING_TABLES,
@@ -35,7 +35,7 @@ from ..stages import (
     read_evidence,
     read_split,
 )
-from ..transactions.pieces import beside
+from ..transactions.pieces import expected_of_operations
 from ..txn_run import judge_transactions
 from .dependency_store import DependencyStore
 from .store import ObservationStore
@@ -182,7 +182,7 @@ def judge_units(
         whole.odd.extend(judged.odd)
         whole.expected.extend(judged.expected)
     if whole.odd:
-        found = [beside(whole.odd, one) for one in whole.expected]
+        found = [expected_of_operations(whole.odd, one) for one in whole.expected]
         results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), common.settings))
     if len(between):
         results.add_of_run(*judge_whole_run(between.find_cycles(), common.settings))
@@ -284,7 +284,7 @@ def _condense(
         return None
 
     def retained(number: int) -> Condensed:
-        return condensed(units.range_of(unit, number), number, wanted, common)
+        return condense_range(units.range_of(unit, number), number, wanted, common)
 
     parts = list(on_all_cores(retained, ranges))
     tables = together([units.range_of(unit, REST), *(part.tables for part in parts)])
@@ -301,7 +301,7 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     """
     gathering = Gathering(run)
     take, results, units = gathering.take, gathering.results, gathering.units
-    for number, all_parts in on_all_cores(lambda item: _read(*item, run.settings), _readings(run.splits)):
+    for number, all_parts in on_all_cores(lambda item: _read_block(*item, run.settings), _readings(run.splits)):
         progress("reading", number, len(run.splits))
         for parts in all_parts:
             take(parts)
@@ -330,7 +330,7 @@ def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
             yield split, None
 
 
-def _read(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
+def _read_block(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
     """The split's number, and the Parts of the split or of one block of it."""
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
 

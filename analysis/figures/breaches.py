@@ -137,7 +137,7 @@ def _add(cells: dict[tuple[str, str], Counter[int]], finding: Finding, numbers: 
         records[number] += each
 
 
-def dated(
+def with_times(
     findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]
 ) -> list[dict[str, Any]]:
     """The worst findings with their times; losses also with the acknowledgement times of the lost records."""

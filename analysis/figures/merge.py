@@ -30,7 +30,7 @@ import polars as pl
 from ..finding_order import partition_key
 from ..rules import RULES
 from .breaches import KINDS, TOTALS
-from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, summed
+from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, sum_by_bin
 
 if TYPE_CHECKING:
     from ...histories.settings import Settings
@@ -147,7 +147,7 @@ def merge_figures(
     known = [summary for summary in summaries if summary.get("figures")]
     ordered = sorted(known, key=partition_key)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
-    unplaced = _unplaced(ordered)
+    unplaced = _merge_unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
     bins, span = _common_bins(dated, unplaced, faults)
     single = [summary for summary in dated if "partitions" not in summary["figures"]]
@@ -197,7 +197,7 @@ def _number_in_rule(finding: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _unplaced(ordered: list[Record]) -> list[Record]:
+def _merge_unplaced(ordered: list[Record]) -> list[Record]:
     """Sends without a partition, once for each topic: all its partitions report the same ones."""
     by_topic: dict[str, Record] = {}
     for summary in ordered:
@@ -228,7 +228,7 @@ def series_of(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[s
     for record in [*(summary["figures"] for summary in dated), *unplaced]:
         own = bins_of(record["bins"])
         for name, values in record["series"].items():
-            totals[name] += summed(values, own, bins)
+            totals[name] += sum_by_bin(values, own, bins)
     return {name: values.tolist() for name, values in totals.items()}
 
 
@@ -322,7 +322,7 @@ def _partition(summary: Record, bins: Bins) -> Record:
         "acknowledged": figures["impact"]["acknowledged"],
         "lost": figures["impact"]["lost"],
         "lost_read": figures["impact"]["lost_read"],
-        "series": {name: summed(figures["series"][name], own, bins).tolist() for name in OF_ACKNOWLEDGED},
+        "series": {name: sum_by_bin(figures["series"][name], own, bins).tolist() for name in OF_ACKNOWLEDGED},
         "lags": [{"process": line["process"], "behind": _lag(line, own, bins)} for line in figures["lags"]],
         "offsets": figures["offsets"],
         "replicas": figures["replicas"],

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.absences import superseded
+from ..partitions.absences import superseded_values
 from ..partitions.entries import Mask
 from ..partitions.partition import Partition
 from .series import Ints, lost_values
@@ -54,7 +54,7 @@ def offset_map(
         "first": int(offsets[0]),
         "last": int(offsets[-1]),
         "blocks": _blocks(offsets, codes),
-        "later": _later(p, offsets, codes),
+        "later": _changed_offsets(p, offsets, codes),
         "readers": readers,
         "readers_left_out": readers_left_out,
         "findings": ranges[:MAX_RANGES],
@@ -90,7 +90,7 @@ def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: list[s
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
-    gone = (pl.col("offset") < p.log_start.certain) | pl.col("value").is_in(superseded(p)["value"].implode())
+    gone = (pl.col("offset") < p.log_start.certain) | pl.col("value").is_in(superseded_values(p)["value"].implode())
     code = (
         pl.when(pl.col("value").is_in(twice))
         .then(_CODE["duplicate"])
@@ -149,7 +149,7 @@ def _group_runs(kinds: Ints) -> Ints:
     return np.cumsum(begins | (since_start % runs_in_block == 0)) - 1
 
 
-def _later(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
+def _changed_offsets(p: Partition, offsets: Ints, codes: Ints) -> list[list[Any]]:
     """Offsets that lost their record or had several: [first, last, replaced|inconsistent|gone]."""
     entry_offsets = p.entries["offset"].to_numpy()  # sorted
     repeated = np.unique(entry_offsets[1:][np.diff(entry_offsets) == 0])

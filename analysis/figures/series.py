@@ -65,7 +65,7 @@ def numbers_in(own: Bins, wider: Bins) -> Ints:
     return (np.arange(own.first, own.first + own.number, dtype=np.int64) >> (wider.shift - own.shift)) - wider.first
 
 
-def summed(values: list[int], own: Bins, wider: Bins) -> Ints:
+def sum_by_bin(values: list[int], own: Bins, wider: Bins) -> Ints:
     """Counts by bin of `own`, added up by bin of `wider`."""
     total = np.zeros(wider.number, np.int64)
     np.add.at(total, numbers_in(own, wider), np.asarray(values, np.int64))

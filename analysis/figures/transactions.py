@@ -35,18 +35,18 @@ def transaction_figures(p: Partition) -> Record | None:
     if logs is None or p.settings.config.get("started_at") is None or not rows.height:
         return None
     batches = _leader_batches(p, logs)
-    dated = _dated(_dated(rows, batches, "first_offset", "began"), batches, "marker", "ended")
+    dated = _with_batch_time(_with_batch_time(rows, batches, "first_offset", "began"), batches, "marker", "ended")
     dated = dated.filter(pl.col("began").is_not_null()).sort("first_offset")
     if not dated.height:
         return None
-    found = [(row["producer_id"], _shown(p, row)) for row in dated.iter_rows(named=True)]
+    found = [(row["producer_id"], _transaction_record(p, row)) for row in dated.iter_rows(named=True)]
     longest = sorted(found, key=lambda one: (one[1]["ended"] is not None, one[1]["began"] - (one[1]["ended"] or 0)))
     shown = [{**one, "runs": _runs(batches, producer, one)} for producer, one in longest[:MAX_TRANSACTIONS]]
     shown.sort(key=lambda one: (one["began"], one["first"]))
     return {"shown": shown, "left_out": len(found) - len(shown), "ends": _ends(batches, rows)}
 
 
-def _shown(p: Partition, row: Record) -> Record:
+def _transaction_record(p: Partition, row: Record) -> Record:
     """A transaction, with what its coordinator recorded of it: its last one that began before the marker."""
     known = coordinated_transactions(p).filter(producer_id=row["producer_id"])
     if row["ended"] is not None:
@@ -89,7 +89,7 @@ def _runs(batches: pl.DataFrame, producer: int, one: Record) -> list[list[int]]:
     return runs if len(runs) <= MAX_RUNS else []
 
 
-def _dated(rows: pl.DataFrame, batches: pl.DataFrame, offset: str, name: str) -> pl.DataFrame:
+def _with_batch_time(rows: pl.DataFrame, batches: pl.DataFrame, offset: str, name: str) -> pl.DataFrame:
     """The rows with the time `name` of the batch that holds an offset of theirs."""
     of_batches = batches.select("base_offset", pl.col("time").alias(name))
     return rows.sort(offset).join_asof(of_batches, left_on=offset, right_on="base_offset").drop("base_offset")

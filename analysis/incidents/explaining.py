@@ -42,7 +42,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     records = explain_truncations(p)
     shared: dict[Any, Record] = {}
     causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
-    for together, lost, explanation in _explained(p, findings):
+    for together, lost, explanation in _explain_all(p, findings):
         key = _sharing_key(together[0], lost, explanation)
         if key not in shared:
             about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT]}
@@ -58,7 +58,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     return [replace(finding, cause=known[finding.id]) for finding in findings], records
 
 
-def _explained(p: Partition, findings: list[Finding]) -> list[ExplainedFindings]:
+def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFindings]:
     """All explanations, in the order of findings."""
     losses = [finding for finding in findings if finding.rule in LOSSES]
     explained: list[ExplainedFindings] = []

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..causes.cases import LostRange
-from ..rules.anomalies import counted
+from ..rules.anomalies import count_text
 from ..wording import plural, some
 
 Record = Mapping[str, Any]
@@ -18,7 +18,7 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
     if lost:
         records = sum(one.count for one in lost)
         verb = "was" if records == 1 else "were"
-        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed(lost, records)}"
+        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed_text(lost, records)}"
     if not findings:
         more = len(explanations) - 1
         text = str(explanations[0]["says"]) if explanations else ""
@@ -38,7 +38,7 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
             for row in alike
         ]
         return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(missed)}"
-    return f"{counted(worst['rule'], records, len(alike))} of {worst['rule']}, for example: {worst['sentence']}"
+    return f"{count_text(worst['rule'], records, len(alike))} of {worst['rule']}, for example: {worst['sentence']}"
 
 
 def consumer_groups(findings: Iterable[Record]) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def _place(name: str, ranges: list[LostRange]) -> str:
     return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 
 
-def _consumed(lost: Sequence[LostRange], records: int) -> str:
+def _consumed_text(lost: Sequence[LostRange], records: int) -> str:
     known = [one.read for one in lost if one.read is not None]
     if len(known) < len(lost):
         return ""

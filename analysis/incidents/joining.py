@@ -124,10 +124,10 @@ def _key(
     if not known:
         return cause["says"], cause["cause"]
     row = rows[known[0]]
-    return _alike(row), cause["cause"], tuple(cause["missing"])
+    return _grouping_key(row), cause["cause"], tuple(cause["missing"])
 
 
-def _alike(row: Record) -> tuple[Any, ...]:
+def _grouping_key(row: Record) -> tuple[Any, ...]:
     """The key of findings that are one incident without a common event: breaches of a rule in a partition, or all that
     the configuration permits of a rule."""
     where = (row["topic"], row["partition"]) if row["severity"] == "violation" else ()
@@ -149,7 +149,7 @@ def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], ev
         if event in of_event:
             of_event[event].findings[name] = row
             continue
-        key = event or _alike(row)
+        key = event or _grouping_key(row)
         group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
         group.findings[name] = row
         if event:

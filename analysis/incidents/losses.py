@@ -54,15 +54,15 @@ def explain_losses(timeline: Timeline, findings: Sequence[Finding], sends: pl.Da
     shared = _findings_with_same_evidence(findings, gone) if len(findings) > MAX_SINGLE else []
     for together in shared:
         merged = replace(together[0], values=[value for finding in together for value in finding.values])
-        yield ExplainedFindings(together, *_explain_part(timeline, merged, _gone(merged, gone), sends))
+        yield ExplainedFindings(together, *_explain_part(timeline, merged, _lost_sends_of(merged, gone), sends))
     done = {id(finding) for together in shared for finding in together}
     for finding in findings:
         if id(finding) not in done:
-            for part in _explain_finding(timeline, finding, _gone(finding, gone), sends):
+            for part in _explain_finding(timeline, finding, _lost_sends_of(finding, gone), sends):
                 yield ExplainedFindings([finding], *part)
 
 
-def _gone(finding: Finding, gone: pl.DataFrame) -> pl.DataFrame:
+def _lost_sends_of(finding: Finding, gone: pl.DataFrame) -> pl.DataFrame:
     return gone.filter(pl.col("value").is_in(finding.values)).sort("offset")
 
 

@@ -36,7 +36,7 @@ def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
         finding.rule == "aborted-read" and (part.ending_marker is None or part.ending_marker["outcome"] == "abort")
     ):
         return None
-    return _explained(p, part)
+    return _explain_part(p, part)
 
 
 def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
@@ -44,7 +44,7 @@ def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
     texts: list[str | None] = []
     for row in pieces.odd.iter_rows(named=True):
         part = None if row["state"] == ABSENT else _part_at(p, row["first_offset"], [row["value"]])
-        known = None if part is None else _explained(p, part)
+        known = None if part is None else _explain_part(p, part)
         texts.append(None if known is None else json.dumps(known.record()))
     return pieces._replace(odd=pieces.odd.with_columns(explanation=pl.Series(texts, dtype=pl.String)))
 
@@ -57,7 +57,7 @@ def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tupl
     return replace(finding, cause=", ".join(known) or None), records
 
 
-def _explained(p: Partition, part: TransactionPart) -> Explanation | None:
+def _explain_part(p: Partition, part: TransactionPart) -> Explanation | None:
     """The explanation of a part; None where it ended as its coordinator decided."""
     if p.timeline is None or (part.ending_marker is not None and part.ending_marker == part.own_marker):
         return None
@@ -70,22 +70,22 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
     if logs is None:
         return None
     here = logs.records.filter(logs.is_of_leader, pl.col("transactional") & pl.col("control").is_null())
-    record = _first(here.filter(offset=offset))
+    record = _first_row(here.filter(offset=offset))
     if record is None:
         return None
     producer = record["producer_id"]
     markers = _markers(p).filter(producer_id=producer).sort("marker")
-    ending = _first(markers.filter(pl.col("marker") > offset))
+    ending = _first_row(markers.filter(pl.col("marker") > offset))
     is_before_end = pl.lit(True) if ending is None else pl.col("offset") < ending["marker"]
     is_of_part = (pl.col("offset") == offset) | ((pl.col("offset") > offset) & pl.col("value").is_in(values))
     mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
-    process, decision, older = _coordinated(p, producer, record["value"])
+    process, decision, older = _transaction_of_value(p, producer, record["value"])
     own = repeated = None
     if decision is not None and decision["marker"] is not None:
-        own = _first(markers.filter(marker=decision["marker"]))
+        own = _first_row(markers.filter(marker=decision["marker"]))
     if ending is not None:
         is_alike = {name: ending[name] for name in ("outcome", "marker_epoch")}
-        repeated = _first(markers.filter(pl.col("marker") < offset, **is_alike).tail(1))
+        repeated = _first_row(markers.filter(pl.col("marker") < offset, **is_alike).tail(1))
     return TransactionPart(
         p.topic,
         p.partition,
@@ -94,7 +94,7 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         first=offset,
         last=mine["offset"].to_list()[-1],
         values=tuple(mine["value"].drop_nulls()),
-        created=_created(p, record),
+        created=_time_of(p, record),
         record=record,
         decision=decision,
         older_transaction=older,
@@ -104,11 +104,11 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
     )
 
 
-def _first(rows: pl.DataFrame) -> Record | None:
+def _first_row(rows: pl.DataFrame) -> Record | None:
     return rows.row(0, named=True) if len(rows) else None
 
 
-def _created(p: Partition, record: Record) -> int | None:
+def _time_of(p: Partition, record: Record) -> int | None:
     """The time (ns) of a record on the history's clock."""
     created: int | None = pl.select(on_clock_of_history(pl.lit(record["timestamp"], pl.Int64), p.settings)).item()
     return created
@@ -122,7 +122,7 @@ class _Coordinated(NamedTuple):
     older: Record | None = None  # the producer's last transaction before this one, if none can be this one
 
 
-def _coordinated(p: Partition, producer: int, value: str | None) -> _Coordinated:
+def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Coordinated:
     """What is known of the transaction of a value: the only one of its producer that began during its operation.
 
     The clocks of client and coordinator may differ. By a clock that is ahead, the first operation has no transaction;

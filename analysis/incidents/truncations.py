@@ -26,12 +26,12 @@ def explain_truncations(p: Partition) -> list[Record]:
     """
     if p.timeline is None or len(p.sends):
         return []
-    records = list(_explained(p.timeline))
+    records = list(_explain_cuts(p.timeline))
     is_judged = p.topic.startswith("__") or p.context.height > 0
     return [record for record in records if record["cause"] != "unknown"] if is_judged else records
 
 
-def _explained(timeline: Timeline) -> Iterator[Record]:
+def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     for (first, end), alike in _cuts(timeline).items():
         # A term that began below the cut had written the records by the time of the truncation.

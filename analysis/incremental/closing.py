@@ -112,8 +112,10 @@ def close_ranges(
         values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
     marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]
-    merged = _merged([*([before.facts] if before else []), *(facts[number] for number in newly)], others, rest.marks)
-    merged = merged._replace(counts=_summed([merged.counts, counts]))
+    merged = _merge_facts(
+        [*([before.facts] if before else []), *(facts[number] for number in newly)], others, rest.marks
+    )
+    merged = merged._replace(counts=_sum_counts([merged.counts, counts]))
     until = max(until, before.dropped_until if before else MIN_INT64)
     known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(common.context))
     return known, {**proved.tables, "marks": [marks]}
@@ -152,7 +154,7 @@ def _closed_end(
     return below
 
 
-def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
+def _merge_facts(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> RangeFacts:
     """The facts of adjacent ranges as those of one range, in bounded size; `others` are the facts of later ranges."""
     firsts: dict[str, OrderKey] = {}
     lasts: dict[str, OrderKey] = {}
@@ -166,26 +168,26 @@ def _merged(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
     latencies = [took for fact in closed for took in fact.latencies]
     return RangeFacts(
         unproved=[],
-        counts=_summed(fact.counts for fact in closed),
+        counts=_sum_counts(fact.counts for fact in closed),
         known_since=min(fact.known_since for fact in closed),
         invoked_until=max(fact.invoked_until for fact in closed),
         sent_by=[SentBy(process, first, lasts[process]) for process, first in firsts.items()],
-        runs=_joined(closed, others, marks),
+        runs=_join_runs(closed, others, marks),
         found=[value for fact in closed for value in fact.found],
         unhandled=[Unhandled(group, offset) for group, offset in unhandled.items()],
-        unread=_spanning([fact.unread for fact in closed]),
+        unread=_total_extent([fact.unread for fact in closed]),
         in_final=False,
         final=None,
         read=_furthest([fact.read for fact in closed if fact.read]),
-        sent_since=_spanning([fact.sent_since for fact in closed]),
-        stamped_since=_spanning([fact.stamped_since for fact in closed]),
+        sent_since=_total_extent([fact.sent_since for fact in closed]),
+        stamped_since=_total_extent([fact.stamped_since for fact in closed]),
         latencies=latencies[:: len(latencies) // SAMPLE + 1],
         figures=_figures([fact.figures for fact in closed if fact.figures]),
         hash_check=closed[-1].hash_check,
     )
 
 
-def _joined(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> list[RunOfReads]:
+def _join_runs(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: pl.DataFrame) -> list[RunOfReads]:
     """The closed runs, each with those that follow it without a move of the consumer or another run between them."""
     are_closed = {run for fact in closed for run in fact.runs}
     found: list[RunOfReads] = []
@@ -197,14 +199,14 @@ def _joined(closed: Sequence[RangeFacts], others: Sequence[RangeFacts], marks: p
     return found
 
 
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def _sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for one in counts:
         total.update(one)
     return dict(total)
 
 
-def _spanning(extents: Sequence[Extent | None]) -> Extent | None:
+def _total_extent(extents: Sequence[Extent | None]) -> Extent | None:
     """The extent of all numbers."""
     known = [extent for extent in extents if extent]
     return Extent(min(one.low for one in known), max(one.high for one in known)) if known else None

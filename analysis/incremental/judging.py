@@ -78,7 +78,7 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
         reading, proofs = read(Carried(), first)
     proofs = proofs or {}
     results = reading.gathered.results
-    following = _carried(reading, proofs, carried.closed if carried else {})
+    following = _carry_over(reading, proofs, carried.closed if carried else {})
     _judge(reading, proofs, progress)
     reached = {
         name: position_at(paths[name], ends[name], results.lines_of(number)) for number, name in enumerate(ordered)
@@ -130,7 +130,7 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], progress: Progress) 
     judge_units(gathered, unproved, progress)
 
 
-def _carried(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed]) -> Carried | None:
+def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed]) -> Carried | None:
     """The rows and closed ranges that the next call needs; None if there are too many rows."""
     units, common = reading.gathered.units, reading.gathered.common
     is_over = ~pl.col("at").is_in(reading.open_at.implode())

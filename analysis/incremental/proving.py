@@ -36,7 +36,7 @@ class Proved(NamedTuple):
 def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -> dict[Unit, Proved] | None:
     """The proofs from ranges for each partition with records; None if rules must judge a partition with closed offsets.
 
-    Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided`).
+    Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided_rules`).
     """
     units, common = reading.gathered.units, reading.gathered.common
     certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
@@ -51,7 +51,7 @@ def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -
         proof = proof_of(*unit, whole, rest, certain)
         if before and (proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common)):
             return None
-        undecided = _undecided(proof, [hashed.facts for hashed in whole], common)
+        undecided = _undecided_rules(proof, [hashed.facts for hashed in whole], common)
         proofs[unit] = Proved(proof, {number: hashed.facts for number, hashed in facts[unit].items()}, rest, undecided)
     return proofs if closed.keys() <= proofs.keys() else None
 
@@ -71,7 +71,7 @@ def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
     return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
 
 
-def _undecided(proof: Proof, facts: list[RangeFacts], common: Common) -> frozenset[str]:
+def _undecided_rules(proof: Proof, facts: list[RangeFacts], common: Common) -> frozenset[str]:
     """The rules that cannot decide yet: a poll without an outcome may have returned unread records."""
     is_final = proof.summary is not None and proof.summary["final"] is not None
     has_polls = bool((common.context["kind"] == "poll").any())

@@ -66,7 +66,7 @@ def load_state(file: Path) -> State | None:
     hint = "name another file, or remove it to begin anew"
     try:
         with zipfile.ZipFile(file) as archive:
-            return _state_of(archive)
+            return _parse_state(archive)
     except FileNotFoundError:
         return None
     except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
@@ -78,14 +78,14 @@ def load_state(file: Path) -> State | None:
         raise InputError(str(file), "a damaged state", expected, hint) from error
 
 
-def _state_of(archive: zipfile.ZipFile) -> State:
+def _parse_state(archive: zipfile.ZipFile) -> State:
     content = json.loads(_member(archive, "state.json"))
     if content["format"] != FORMAT or content["version"] != VERSION:
         raise ValueError(f"version {content['version']} of {content['format']}, expected {VERSION} of {FORMAT}")
     members = {name: _member(archive, name) for name in archive.namelist() if name.removesuffix(".parquet") in _TABLES}
     if content.pop("checksum") != _checksum(content, members):
         raise ValueError("another checksum")
-    positions = {str(name): _position(entry) for name, entry in content["files"].items()}
+    positions = {str(name): _parse_position(entry) for name, entry in content["files"].items()}
     basis, carried = str(content["basis"]), content["carried"]
     if carried is None:
         return State(basis, positions, None)
@@ -99,7 +99,7 @@ def _state_of(archive: zipfile.ZipFile) -> State:
         counts={str(name): int(number) for name, number in carried["counts"].items()},
     )
     values = {unit: _key_set(table) for unit, table in by_unit(tables["values"])}
-    closed = dict(_closed(entry, values) for entry in carried["closed"])
+    closed = dict(_parse_closed(entry, values) for entry in carried["closed"])
     if not closed.keys() <= {unit for unit, _, _ in rows.observations}:
         raise ValueError("closed offsets of a partition without rows")
     return State(basis, positions, Carried(rows, closed, _key_set(tables["operations"])))
@@ -113,14 +113,14 @@ def _key_set(table: pl.DataFrame) -> KeySet:
     return KeySet(first, last)
 
 
-def _position(entry: dict[str, Any]) -> Position:
+def _parse_position(entry: dict[str, Any]) -> Position:
     numbers = int(entry["bytes"]), int(entry["lines"])
     if min(numbers) < 0:
         raise ValueError(f"a position of {min(numbers)}")
     return Position(*numbers, str(entry["head"]), str(entry["tail"]))
 
 
-def _closed(entry: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
+def _parse_closed(entry: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
     unit = Unit(str(entry["topic"]), int(entry["partition"]))
     facts = RangeFacts.of_json(json.dumps(entry["facts"]).encode())
     groups, handlers = ([str(name) for name in entry[names]] for names in ("groups", "handlers"))

@@ -43,7 +43,7 @@ def differences(logs: ReplicaLogs) -> list[Record]:
                 "divergences": [_divergence(records, run, brokers) for run in found[:MAX_RUNS]],
                 "left_out": max(len(found) - MAX_RUNS, 0),
                 "damage": _damage(logs, name),
-                "behind": behind(brokers),
+                "behind": lagging_logs(brokers),
                 "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
@@ -62,7 +62,7 @@ def _damage(logs: ReplicaLogs, snapshot: str) -> list[Record]:
     return damage.sort("broker", "file", "byte").select("broker", *columns, is_corrupt).to_dicts()
 
 
-def behind(brokers: list[Record]) -> list[str]:
+def lagging_logs(brokers: list[Record]) -> list[str]:
     """The logs that end before the longest one, as sentences."""
     longest = max(broker["end"] for broker in brokers)
     first = next(broker["broker"] for broker in brokers if broker["end"] == longest)

@@ -48,7 +48,7 @@ def facts_of_groups(p: Partition) -> Iterator[Fact]:
             to = f"to {_member(p, row)}"
             yield _fact(p, row, f"generation {row['generation']} of group {group} assigned {p.name} {to}")
         for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True):
-            yield _owned(p, row)
+            yield _ownership_fact(p, row)
         for row in rows.filter(kind="removed").rows(named=True):
             yield _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
         commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
@@ -68,7 +68,7 @@ def commits_past(p: Partition, offset: int) -> list[Fact]:
     ]
 
 
-def _owned(p: Partition, row: Row) -> Fact:
+def _ownership_fact(p: Partition, row: Row) -> Fact:
     """A member of a group of KIP-848 got the partition, or gave it up; a member that left has no epoch."""
     epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"
     did = "owned" if row["kind"] == "owned" else "no longer owned"
@@ -118,7 +118,7 @@ def _producers_at(p: Partition, offset: int) -> list[int]:
 
 def _facts_of(p: Partition, row: Row) -> Iterator[Fact]:
     """The facts of a transaction (a row of IN_LOG): begin, writes, decision, marker, end, readers."""
-    known = _coordinated(p).get((row["producer_id"], row["number"]))
+    known = _coordinated_transactions(p).get((row["producer_id"], row["number"]))
     if known is not None:
         places = some(known["partitions"], MAX_PARTITIONS)
         ids = f"producer id {known['producer_id']}, timeout {known['timeout_ms'] / 1000:g} s"
@@ -159,7 +159,7 @@ def _readers(p: Partition, row: Row) -> Iterator[Fact]:
 
 
 @once
-def _coordinated(p: Partition) -> dict[tuple[int, int], Row]:
+def _coordinated_transactions(p: Partition) -> dict[tuple[int, int], Row]:
     """The coordinator's transaction of each in the log, by producer id and number, where both end alike."""
     rows = matched_transactions(transactions_in_log(p), coordinated_transactions(p)).rows(named=True)
     return {(row["producer_id"], row["number"]): row for row in rows}

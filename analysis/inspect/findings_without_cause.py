@@ -12,7 +12,7 @@ from ..wording import some
 Record = dict[str, Any]
 
 
-def unexplained(findings: Iterable[Finding], causes: list[Record]) -> list[Finding]:
+def unexplained_findings(findings: Iterable[Finding], causes: list[Record]) -> list[Finding]:
     """The breaches that neither have a cause of their own nor belong to a loss that has one."""
     explained = {name for cause in causes for name in cause["findings"]}
     losses = [cause["lost"] for cause in causes if cause.get("lost")]

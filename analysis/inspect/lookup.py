@@ -32,7 +32,7 @@ def find_records(parts: Iterable[Partition], text: str) -> list[Match]:
     for column in ("value", "key"):
         found = [match for p in listed for match in _matches(p, column, text)]
         unplaced = pl.concat([p.unplaced for p in listed]).filter(pl.col(column) == text).unique("at")
-        found += [Match(None, None, _sent(unplaced))] if len(unplaced) else []
+        found += [Match(None, None, _sends_text(unplaced))] if len(unplaced) else []
         if found:
             return found
     return []
@@ -47,18 +47,18 @@ def _matches(p: Partition, column: str, text: str) -> list[Match]:
     offsets = sorted({offset for column in found for offset in column.drop_nulls()})
     at = pl.col("offset")
     unplaced = sends.filter(at.is_null())
-    matches = [Match(p.label, None, _sent(unplaced))] if len(unplaced) else []
+    matches = [Match(p.label, None, _sends_text(unplaced))] if len(unplaced) else []
     for offset in offsets:
         sent, read = sends.filter(at == offset), reads.filter(at == offset, outcome="ok")
         holders = [] if stored is None else sorted(stored.filter(at == offset)["broker"].unique())
-        parts = [_sent(sent)] if len(sent) else []
+        parts = [_sends_text(sent)] if len(sent) else []
         parts += [f"read {plural(len(read), 'time')}"] if len(read) else []
         parts += [f"in the log of {brokers(holders)}"] if holders else []
         matches.append(Match(p.label, offset, ", ".join(parts)))
     return matches
 
 
-def _sent(sends: pl.DataFrame) -> str:
+def _sends_text(sends: pl.DataFrame) -> str:
     """The first of some sends, and how many more there are."""
     process, invoked, outcome = sends.sort("invoked", "at").select("process", "invoked", "outcome").row(0)
     end = {"ok": "", "fail": ", which failed", "info": ", without a recorded outcome"}[outcome]

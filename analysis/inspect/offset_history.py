@@ -34,12 +34,12 @@ def offset_history(p: Partition, offset: int, findings: Sequence[Finding], cause
     """
     sent = p.sends.filter(offset=offset).sort("invoked", "at")
     read = p.reads.filter(offset=offset, outcome="ok").sort("completed", "at")
-    held = _held(p, offset)
+    held = _replica_rows(p, offset)
     holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
-    legal = _deleted(p, sent, read) if p.generation and p.generation.deleted else None
+    legal = _topic_deletion(p, sent, read) if p.generation and p.generation.deleted else None
     if not legal and not any(row["last"] for row in holders):
         legal = _absence(p, offset, sent)
-    found = worst_first(one for one in findings if within(offset, one))
+    found = worst_first(one for one in findings if is_at_offset(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     if not (len(sent) or len(read) or holders or found or covering or legal):
@@ -49,22 +49,22 @@ def offset_history(p: Partition, offset: int, findings: Sequence[Finding], cause
     return {
         "partition": p.label,
         "offset": offset,
-        "sent": [_sent(row) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
+        "sent": [_send_record(row) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
         "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
-        "read": [_read(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
+        "read": [_read_record(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
         "read_left_out": max(len(read) - MAX_SHOWN, 0),
         "passed": [fact.record() for fact in commits_past(p, offset)[:MAX_SHOWN]],
         "transaction": [fact.record() for fact in transaction_at(p, offset)],
         "found": [found_record(one) for one in found[:MAX_SHOWN]],
         "found_left_out": max(len(found) - MAX_SHOWN, 0),
         "held": held,
-        "led": [_led(p, epoch) for epoch in sorted(epochs)],
+        "led": [_leader_record(p, epoch) for epoch in sorted(epochs)],
         "causes": covering,
         "absence": legal,
     }
 
 
-def _sent(row: Record) -> Record:
+def _send_record(row: Record) -> Record:
     outcome = str(row["outcome"])
     key = f" with key {quoted(row['key'])}" if row["key"] is not None else ""
     sentence = f"{row['process']} sent {quoted(row['value'])}{key} at {row['invoked'] / 1e9:.3f} s"
@@ -77,7 +77,7 @@ def _sent(row: Record) -> Record:
     return {"says": sentence, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
 
 
-def _read(row: Record) -> Record:
+def _read_record(row: Record) -> Record:
     sentence = f"{row['process']} read {quoted(row['value'])}"
     return {"says": sentence, "time": row["completed"], **_nowhere(row["at"])}
 
@@ -86,7 +86,7 @@ def _nowhere(place: int) -> Record:
     return {"source": None, "line": None, "byte": None, "place": place}
 
 
-def _held(p: Partition, offset: int) -> list[Record]:
+def _replica_rows(p: Partition, offset: int) -> list[Record]:
     """A row for each snapshot and broker: the record at the offset, or why there is none."""
     if p.replica_logs is None:
         return []
@@ -137,7 +137,7 @@ def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
     return {max(epochs) for time in times if (epochs := [epoch for at, epoch in began if at <= time])}
 
 
-def _led(p: Partition, epoch: int) -> Record:
+def _leader_record(p: Partition, epoch: int) -> Record:
     term = p.timeline.terms.get(epoch) if p.timeline else None
     if term is None or term.leader is None:
         return {"epoch": epoch, "says": f"the leader of epoch {epoch} is not known"}
@@ -150,7 +150,7 @@ def _led(p: Partition, epoch: int) -> Record:
     }
 
 
-def within(offset: int, one: Finding) -> bool:
+def is_at_offset(offset: int, one: Finding) -> bool:
     """Whether a finding is about a range that holds the offset."""
     first, last = one.first_offset, one.last_offset
     return first is not None and first <= offset <= (first if last is None else last)
@@ -174,7 +174,7 @@ def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
     return not found.isdisjoint(cause["findings"])
 
 
-def _deleted(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
+def _topic_deletion(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
     """The topic's deletion as the cause; None if the history has no record at the offset."""
     if not (len(sent) or len(read)):
         return None

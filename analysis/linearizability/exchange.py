@@ -84,7 +84,7 @@ def paired_of(rows: Iterable[Sequence[Any]], orders: int = 0, lines: int = 0, ti
         yield Paired(order + orders, line + lines, Operation(action, call, end, decode(process)))
 
 
-def shown(judgement: Judgement, minimal: Minimal | None, is_for_picture: bool) -> dict[str, Any]:
+def judgement_record(judgement: Judgement, minimal: Minimal | None, is_for_picture: bool) -> dict[str, Any]:
     """What is shown of a judgement: of its operations only the evidence, or those that a picture needs."""
     history, part = judgement.history, judgement.part
     assert part is not None
@@ -114,7 +114,7 @@ def shown(judgement: Judgement, minimal: Minimal | None, is_for_picture: bool) -
 
 
 def judgement_of(sent: dict[str, Any], model: Model[Any], empty: History, seconds: float) -> Judgement:
-    """The judgement that `shown` was given, as far as it was sent; `empty` is its history without operations."""
+    """The judgement in a `judgement_record`, as far as it was sent; `empty` is its history without operations."""
     paired = list(paired_of(sent["rows"]))
     operations, lines = [each.operation for each in paired], [each.line for each in paired]
     part = Part(key=decode(sent["key"]), states=[decode(state) for state in sent["states"]], **sent["part"])
@@ -123,7 +123,7 @@ def judgement_of(sent: dict[str, Any], model: Model[Any], empty: History, second
 
 
 def minimal_of(sent: dict[str, Any]) -> Minimal | None:
-    """The minimal failure that `shown` was given; of the operations before it, their number is sent."""
+    """The minimal failure in a `judgement_record`; of the operations before it, their number is sent."""
     if sent["minimal"] is None:
         return None
     operations, before = sent["minimal"]

@@ -43,7 +43,7 @@ class Minimal:
     before: list[int]
 
 
-def doubting(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
+def doubting_model(model: Model[Any], budget: Budget | None = None) -> Model[frozenset[Hashable]]:
     """A model of sets of states: those that are possible if each doubted action may not have happened.
 
     Its steps are counted as work of the budget, and its states as memory. Once that ran out, a step changes nothing.
@@ -119,7 +119,7 @@ class _Shrinker:
             history.append(self.operations[i]._replace(action=action))
         work = min(CHECK_WORK, self.work)
         budget = Budget(None, MEMORY, work)
-        model = replace(doubting(self.model, budget), initial=start.states)
+        model = replace(doubting_model(self.model, budget), initial=start.states)
         verdict = check_within(model, history, budget).verdict
         self.work -= work - budget.work + len(history)
         return verdict == "illegal" and budget.work > 0
@@ -151,13 +151,13 @@ def minimal_failure(model: Model[Any], operations: Sequence[Operation], part: Pa
     already; other failures are shrunk.
     """
     if part.witness:
-        return _needed(operations, part.witness)
+        return _without_proved_inserts(operations, part.witness)
     if part.blocked is None or part.verdict != "illegal":
         return None
     return _shrink_to_blocked(model, operations, part, part.blocked)
 
 
-def _needed(operations: Sequence[Operation], witness: Sequence[int]) -> Minimal:
+def _without_proved_inserts(operations: Sequence[Operation], witness: Sequence[int]) -> Minimal:
     """A witness without its inserts if another of its operations returned the value, as that proves them."""
     actions = [operations[i].action for i in witness]
     proved = {action.result for action in actions if action.f in ANSWERS}

@@ -29,7 +29,7 @@ def _from_file(path: str, name: str) -> Any:
     return getattr(module, name)
 
 
-def _guarded(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
+def _guard(name: str, field: str, hook: Any) -> Callable[[Any], Any]:
     """The function of a user's model; each exception becomes a ModelError that names the field and its argument."""
     if not callable(hook):
         raise UsageError(f"--model {name}: {field} is {hook!r}, expected a function of an operation")
@@ -92,6 +92,6 @@ def load_model(name: str) -> Model[Any]:
     }
     for field in ("partition", "observes", "problem"):
         if optional.get(field) is not None:
-            optional[field] = _guarded(name, field, optional[field])
+            optional[field] = _guard(name, field, optional[field])
     optional.setdefault("partition", None)
     return Model(name=attribute, initial=found.initial, step=step, **optional)

@@ -31,40 +31,40 @@ class Existing(NamedTuple):
 
 
 @once
-def existing(p: Partition) -> Existing:
+def existing_committed(p: Partition) -> Existing:
     """Offsets with an acknowledged or polled record that a read_committed consumer sees.
 
     Legally absent and aborted records are excluded: a consumer cannot skip them.
     """
-    return _existing(p, p.entries.filter(p.committed), p.legally_absent, _removable(p))
+    return _merge_existing(p, p.entries.filter(p.committed), p.legally_absent, _removable(p))
 
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
     """`existing` for a read_uncommitted consumer, which also sees records of aborted transactions."""
-    return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), _removable(p))
+    return _merge_existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), _removable(p))
 
 
 def existing_unless_compacted(p: Partition, reads_uncommitted: bool) -> Existing:
     """The existing offsets if compaction removed only what it surely did, and nothing of `maybe_compacted`."""
-    removed = superseded(p)
+    removed = superseded_values(p)
     if reads_uncommitted:
-        return _existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), removed)
-    return _existing(p, p.entries.filter(p.committed), p.legally_absent, removed)
+        return _merge_existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), removed)
+    return _merge_existing(p, p.entries.filter(p.committed), p.legally_absent, removed)
 
 
 @once
-def lasting(p: Partition) -> Offsets:
+def lasting_offsets(p: Partition) -> Offsets:
     """The existing offsets without a legal end."""
-    exists = existing(p)
+    exists = existing_committed(p)
     return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
 def _removable(p: Partition) -> pl.DataFrame:
-    return pl.concat([superseded(p), maybe_compacted(p)])
+    return pl.concat([superseded_values(p), maybe_compacted(p)])
 
 
-def _existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame, removable: pl.DataFrame) -> Existing:
+def _merge_existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame, removable: pl.DataFrame) -> Existing:
     offsets = entries["offset"].to_numpy()
     compacted = _compacted_since(removable, entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
@@ -96,12 +96,12 @@ def _compacted_since(removable: pl.DataFrame, values: pl.Series) -> Ints:
 
 
 @once
-def superseded(p: Partition) -> pl.DataFrame:
+def superseded_values(p: Partition) -> pl.DataFrame:
     """Values that compaction removes, with tombstones, and since when (ns). Empty without compaction."""
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
     removable = _tombstones(p).filter(~pl.col("value").is_in(_outlived_tombstones(p).implode()))
-    return pl.concat([replaced(p).filter("surely").select("value", "since"), removable])
+    return pl.concat([replaced_values(p).filter("surely").select("value", "since"), removable])
 
 
 def _outlived_tombstones(p: Partition) -> pl.Series:
@@ -133,10 +133,10 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
     if p.settings.dialect == "jepsen":
         return _tombstones(p)
     if "cleanup.policy" not in p.settings.topic(p.topic):
-        return pl.concat([replaced(p).select("value", "since"), _tombstones(p)])
+        return pl.concat([replaced_values(p).select("value", "since"), _tombstones(p)])
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
-    return replaced(p).filter(~pl.col("surely")).select("value", "since")
+    return replaced_values(p).filter(~pl.col("surely")).select("value", "since")
 
 
 def _tombstones(p: Partition) -> pl.DataFrame:
@@ -146,7 +146,7 @@ def _tombstones(p: Partition) -> pl.DataFrame:
 
 
 @once
-def replaced(p: Partition) -> pl.DataFrame:
+def replaced_values(p: Partition) -> pl.DataFrame:
     """Values with a key that a later record or tombstone has, surely or perhaps.
 
     Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.

@@ -27,7 +27,7 @@ def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[
         yield rows[start:end]
 
 
-def coexisting(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
+def coexisting_offsets(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
     """Offsets of `records` (offset, since) that existed together with a neighbour in `rows` (offset, until; sorted).
 
     Only these separate runs: a record that was written after its neighbours were gone does not.

@@ -98,8 +98,8 @@ def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.
 
 @once
 def coordinated_transactions(p: Observations) -> pl.DataFrame:
-    """The result of `coordinated` for this partition; empty if its topic was deleted during the run."""
-    return coordinated(p.coordinated, p.settings)
+    """The result of `final_transactions` for this partition; empty if its topic was deleted during the run."""
+    return final_transactions(p.coordinated, p.settings)
 
 
 def since_creation(
@@ -119,7 +119,7 @@ def since_creation(
     }
 
 
-def coordinated(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+def final_transactions(transactions: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Rows of TRANSACTIONS about a partition at the end of the run, in the order in which they began.
 
     All records of a transactional id are in one partition of `__transaction_state` (`longest_copies`). Columns DATED

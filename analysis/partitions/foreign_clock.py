@@ -119,10 +119,10 @@ def _clock_difference(log: _Log, process: int) -> str:
     if lowest <= highest and abs(shift) >= HOUR_NS:
         hours = plural(round(abs(shift) / HOUR_NS), "hour")
         return f"its clock is {hours} or more {'behind' if shift > 0 else 'ahead'}"
-    end = _last(log.latest[~own])
+    end = _latest_finite(log.latest[~own])
     for unit, factor in UNITS.items():
         lowest, highest = _shifts(after, before, earliest, latest, factor)
-        covers = end / 2 <= _last(latest) * factor <= end * 1.1
+        covers = end / 2 <= _latest_finite(latest) * factor <= end * 1.1
         # A coarse time is rounded down, so it may be one unit early.
         if covers and lowest <= factor and highest >= -factor:
             return f"they are {unit}, not nanoseconds"
@@ -187,5 +187,5 @@ def _shifts(after: Times, before: Times, earliest: Times, latest: Times, factor:
     return float(np.max(after - latest * factor)), float(np.min(before - earliest * factor))
 
 
-def _last(times: Times) -> float:
+def _latest_finite(times: Times) -> float:
     return float(np.max(times, where=np.isfinite(times), initial=-np.inf))

@@ -11,7 +11,7 @@ import polars as pl
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .common import Common
-from .coordinators import confirmed_producers, coordinated, since_creation
+from .coordinators import confirmed_producers, final_transactions, since_creation
 from .copy_time import with_copy_time
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
@@ -32,7 +32,7 @@ def partitions_of(topic: str, partition: int, tables: Tables, common: Common) ->
         yield from _native_partitions(topic, partition, whole, common)
         return
     full = {name: whole.get(name, no_rows(schema)) for name, schema in OBSERVED.items()}
-    confirmed = _confirmed(full["sends"], full["reads"])
+    confirmed = _confirmed_operations(full["sends"], full["reads"])
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
@@ -79,7 +79,7 @@ def _native(
         logs = replace(logs, at_rest=False)
     sends, resolved_count = whole["sends"], 0
     if logs is not None:
-        known = coordinated(about["coordinated"], settings) if "coordinated" in about else None
+        known = final_transactions(about["coordinated"], settings) if "coordinated" in about else None
         sends, resolved_count = resolved_sends(sends, logs, () if known is None else confirmed_producers(logs, known))
     timeline = None
     if logs is not None or any(len(whole.get(table, ())) for table in MENTIONED):
@@ -107,7 +107,7 @@ def _native(
     return with_copy_time(judged)
 
 
-def _confirmed(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
+def _confirmed_operations(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:
     """The `at` of indeterminate operations that took effect: an ok operation read one of their values (Jepsen)."""
     indeterminate = sends.filter(outcome="info")
     seen = reads.filter(outcome="ok").select("topic", "value").unique()

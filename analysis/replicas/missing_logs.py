@@ -69,7 +69,7 @@ def missing_logs(
             empty[snapshot, broker] = max(empty.get((snapshot, broker), (-1, "")), (base, file))
     found = [*_unreadable(tables.damage, held, empty)]
     known = {one[:2] for one in found}
-    found += [one for one in _emptied(tables, snapshots, empty) if one[:2] not in known]
+    found += [one for one in _emptied_logs(tables, snapshots, empty) if one[:2] not in known]
     if not may_have_gaps:
         found += _holes(tables)
     if known := {*held, *empty, *(one[:2] for one in found)}:  # else no log of the partition is judged
@@ -96,7 +96,7 @@ def _unreadable(
         yield MissingLog(*copy, first, row["last_offset"], is_whole, reason, file)
 
 
-def _emptied(
+def _emptied_logs(
     tables: Collected, snapshots: Sequence[str], empty: Mapping[tuple[str, str], tuple[int, str]]
 ) -> Iterator[MissingLog]:
     """Empty logs that had records, as their broker's checkpoints or its earlier copy show."""

@@ -274,11 +274,11 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     if frames["damage"].height and about.get("is_tiered"):
         frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:
-        frames["damage"] = _tightened(frames["damage"], frames["batches"])
+        frames["damage"] = _bound_damage(frames["damage"], frames["batches"])
     return ReplicaLogs(topic, partition, **frames, **about)
 
 
-def _tightened(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
+def _bound_damage(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
     """Damage with its unknown offsets bounded by the sound batches around it.
 
     The reader of a file saw only its own range; here the batches of other ranges and segments count too.

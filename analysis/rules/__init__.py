@@ -30,7 +30,7 @@ from . import (
 from .anomalies import ANOMALIES, DIALECTS
 from .rule import Assumed, Judgement, Rule
 
-__all__ = ["ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "assuming", "rules_of"]
+__all__ = ["ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "rules_assuming", "rules_of"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule
@@ -75,7 +75,7 @@ def rules_of(dialect: str) -> dict[str, Rule]:
     return ANOMALIES if dialect in DIALECTS else RULES
 
 
-def assuming(what: Assumed) -> tuple[str, ...]:
+def rules_assuming(what: Assumed) -> tuple[str, ...]:
     """The names of the rules that rest on an assumption."""
     return tuple(name for name, rule in RULES.items() if what in rule.assumes)
 

@@ -103,10 +103,10 @@ def findings_of_anomalies(
     position = {name: number for number, name in enumerate(ANOMALIES)}
     found.sort(key=lambda one: position[one[0].rule])
     numbered = [(replace(one, id=f"{one.rule}/{number}"), drawing) for number, (one, drawing) in enumerate(found)]
-    return _linked(numbered, [one.members for one in anomalies if one.members])
+    return _link_cycles(numbered, [one.members for one in anomalies if one.members])
 
 
-def _linked(
+def _link_cycles(
     found: list[tuple[Finding, Drawing | None]], updates: list[tuple[int, ...]]
 ) -> list[tuple[Finding, Drawing | None]]:
     """The findings; a cycle of the transactions of a lost update is related to it, as these always form a cycle.
@@ -208,7 +208,7 @@ class _CycleOfKeys(CycleInWords):
         return f"process {name}"
 
 
-def counted(rule: str, count: int, findings: int) -> str:
+def count_text(rule: str, count: int, findings: int) -> str:
     """What the findings of a rule count, in words: cycles and anomalies, or records."""
     of_findings = plural(findings, "finding")
     if rule not in TYPES and rule not in ANOMALIES:

@@ -20,7 +20,7 @@ from ..partitions.partition import Partition
 from ..transactions.cycle_types import TYPES
 from ..transactions.cycles import Cycles, cycles_of
 from ..transactions.shortest_cycle import Cycle, Step
-from ..transactions.windows import windows_of, within
+from ..transactions.windows import dependencies_within, windows_of
 from ..wording import plural, short
 from .rule import Judgement, Rule, judge_later, seconds
 
@@ -142,7 +142,7 @@ def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Cyc
     found: dict[str, CyclesByType] = {}
     for name, search in searches(settings).items():
         chosen = search.dependencies
-        inside = within(dependencies, windows_of(dependencies, chosen), chosen)
+        inside = dependencies_within(dependencies, windows_of(dependencies, chosen), chosen)
         found[name] = cycles_of(inside, search.max_components, search.as_elle)
     return found
 

@@ -70,8 +70,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         existed, may_have_existed = existing_for_group(p, group, commits, first, polled)
         is_below = offsets < max(first, int(commits["offset"][-1]) if len(commits) else 0)
         is_passed = existed & is_below
-        recorded = _handled(p, group, commits)
-        handled = recorded if recorders.is_in(group.members).any() else recorded | _polled(p, group)
+        recorded = _handled_entries(p, group, commits)
+        handled = recorded if recorders.is_in(group.members).any() else recorded | _polled_entries(p, group)
         handled = handled | _with_handled_value(p, handled)
         missed = np.unique(offsets[is_passed & ~handled])
         doubtful = np.unique(offsets[may_have_existed & is_below & ~handled])
@@ -104,9 +104,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_only_stored.any() and (silent := _unrecorded_members(p, group)):
             yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
             claimed = claimed[~is_only_stored]
-        yield from _claimed(p, group, commits, claimed, handled_offsets)
+        yield from _claimed_findings(p, group, commits, claimed, handled_offsets)
         if is_reset:
-            yield from _skipped(p, group, skipped, handled_offsets)
+            yield from _skipped_findings(p, group, skipped, handled_offsets)
 
 
 class _FirstPosition(NamedTuple):
@@ -131,7 +131,9 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> _FirstP
     return _FirstPosition(first, True) if set_to is None else _FirstPosition(min(set_to, first), set_to > first)
 
 
-def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets) -> Iterator[Result]:
+def _claimed_findings(
+    p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets
+) -> Iterator[Result]:
     """Records below a committed offset that no member handled, in runs without a handled one."""
     for run in _runs(missed, handled):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
@@ -158,7 +160,7 @@ def _claimed(p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets,
         )
 
 
-def _skipped(p: Partition, group: Group, missed: Offsets, handled: Offsets) -> Iterator[Result]:
+def _skipped_findings(p: Partition, group: Group, missed: Offsets, handled: Offsets) -> Iterator[Result]:
     """Records before the group's first position. Permitted if they are older than the group.
 
     A group that starts late with auto.offset.reset=latest is configured to skip these.
@@ -327,7 +329,7 @@ def _unrecorded_members(p: Partition, group: Group) -> list[str]:
     return sorted({*assigned["member"]} - {*pl.concat(known).drop_nulls()})
 
 
-def _handled(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
+def _handled_entries(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
     """Entries that a member finished with.
 
     A transaction that commits the offsets of the records that it polled has handled them. After a loss, another record
@@ -344,11 +346,11 @@ def _handled(p: Partition, group: Group, commits: pl.DataFrame) -> Mask:
 def _handled_by_any(p: Partition, commits: pl.DataFrame) -> Mask:
     """Entries that any process finished with, or polled if no process recorded handle events."""
     everyone = Group("", tuple(pl.concat([p.reads["process"], p.marks["process"]]).unique()))
-    recorded = _handled(p, everyone, commits)
-    return recorded if len(p.context.filter(kind="handles")) else recorded | _polled(p, everyone)
+    recorded = _handled_entries(p, everyone, commits)
+    return recorded if len(p.context.filter(kind="handles")) else recorded | _polled_entries(p, everyone)
 
 
-def _polled(p: Partition, group: Group) -> Mask:
+def _polled_entries(p: Partition, group: Group) -> Mask:
     """Entries that a member polled, but not in an aborted transaction: for groups without handle events."""
     is_aborted = pl.col("txn") & (pl.col("outcome") == "fail")
     return _entries_of_reads(p, p.reads.select(group.is_member & ~is_aborted).to_series().arg_true())

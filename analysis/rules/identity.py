@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.references import REPLICATION, kip
-from ..partitions.adjacent_runs import adjacent_runs, coexisting
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets
 from ..partitions.jepsen_log import jepsen_log, values_sent_again
 from ..partitions.partition import Partition
 from ..wording import plural, short, some
@@ -43,7 +43,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # Between them, an offset that was lost too, or was written later, has one value only by chance.
     gone = lost_sends(p).select("offset")
-    sure = coexisting(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
+    sure = coexisting_offsets(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
     places = _places_of(crowded, p).sort("offset", maintain_order=True)
     offsets = places["offset"].to_numpy()
     by_offset = crowded.group_by("offset", maintain_order=True).agg("value")

@@ -243,7 +243,7 @@ def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
         pairs += [(name, FINAL) for name in undated if FINAL in by_snapshot]
         for earlier, later in pairs:
             if by_snapshot[later]["offset"] < by_snapshot[earlier]["offset"]:
-                yield _receding(logs, by_snapshot[earlier], by_snapshot[later])
+                yield _receding_finding(logs, by_snapshot[earlier], by_snapshot[later])
     for snapshot, names in unordered.items():
         yield Unknown(
             f"the high watermarks of {brokers(names)} for {logs.name} differ between snapshots, and the time of"
@@ -251,7 +251,7 @@ def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
         )
 
 
-def _receding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
+def _receding_finding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     return finding(
         logs,
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"

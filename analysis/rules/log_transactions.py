@@ -77,7 +77,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
         if isinstance(proof, Unknown):
             yield proof
         elif proof is not None:
-            yield _hanging(p, txn, proof)
+            yield _hanging_finding(p, txn, proof)
 
 
 class _OpenTransaction(NamedTuple):
@@ -130,7 +130,7 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
     if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
         since, what = known["prepared_ns"], f"its coordinator decided to {known['outcome']} it"
     else:
-        written, timeout = _written(p, txn), _timeout_ms(p, txn)
+        written, timeout = _time_written(p, txn), _timeout_ms(p, txn)
         if written is None:
             return Unknown(f"{txn.name} is open at {at}, and it is not known since when")
         since, what = written + timeout * 1_000_000, f"its timeout of {timeout / 1000:g} s ended"
@@ -169,7 +169,7 @@ def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:
         return MAX_TIMEOUT_MS
 
 
-def _written(p: Partition, txn: _OpenTransaction) -> int | None:
+def _time_written(p: Partition, txn: _OpenTransaction) -> int | None:
     """A time (ns) at which its first record certainly was in the log: what is behind it was acknowledged or read."""
     is_behind = (pl.col("offset") >= txn.row["first_offset"]) & (pl.col("outcome") == "ok")
     times = [
@@ -180,7 +180,7 @@ def _written(p: Partition, txn: _OpenTransaction) -> int | None:
     return min((time for time in times if isinstance(time, int)), default=None)
 
 
-def _hanging(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
+def _hanging_finding(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
     logs, row, first = p.replica_logs, txn.row, txn.row["first_offset"]
     assert logs is not None
     # What waits behind it: in the log, all but its own records; of the history, the acknowledged ones.
@@ -238,11 +238,11 @@ def aborted_index(p: Partition) -> Iterator[Result]:
         return
     for (snapshot, broker), index in p.aborted.group_by("snapshot", "broker", maintain_order=True):
         here = is_of_copy(str(snapshot), str(broker))
-        for row in missing(log_transactions(logs, here), index).iter_rows(named=True):
-            yield _missing(p, logs, str(snapshot), str(broker), row)
+        for row in missing_aborted(log_transactions(logs, here), index).iter_rows(named=True):
+            yield _missing_finding(p, logs, str(snapshot), str(broker), row)
 
 
-def missing(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
+def missing_aborted(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
     """The aborted transactions (IN_LOG) that one broker's indexes (ABORTED) lack, though a later one is there."""
     segment = pl.col("file").str.replace(r"\.txnindex$", ".log")
     entries = index.select("producer_id", "last_offset", marker_file=segment)
@@ -256,7 +256,7 @@ def missing(in_log: pl.DataFrame, index: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _missing(p: Partition, logs: ReplicaLogs, snapshot: str, broker: str, row: Row) -> Finding:
+def _missing_finding(p: Partition, logs: ReplicaLogs, snapshot: str, broker: str, row: Row) -> Finding:
     records = span(row["first_offset"], row["last_offset"])
     index = row["marker_file"].replace(".log", ".txnindex")
     lacks = f"lacks that of producer {row['producer_id']} with {records}"

@@ -10,8 +10,8 @@ import polars as pl
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..extremes import least
-from ..partitions.absences import lasting, maybe_compacted, replaced, superseded
-from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
+from ..partitions.absences import lasting_offsets, maybe_compacted, replaced_values, superseded_values
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, generations
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
@@ -78,7 +78,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
     present = placed.filter(~pl.col("lost")).select("offset", since="invoked")
     number = 0
     for event in events(lost, "value"):
-        between = coexisting(present, event.select("offset", until="completed"))
+        between = coexisting_offsets(present, event.select("offset", until="completed"))
         for together in adjacent_runs(event, between):
             number += 1
             # Severity and --allow depend on acks, so a finding has one.
@@ -149,7 +149,7 @@ def unseen(p: Partition) -> Iterator[Result]:
     if not len(missing):
         return
     placed = missing.filter(pl.col("offset").is_not_null()).sort("offset", "value")
-    others = np.setdiff1d(lasting(p), placed["offset"].to_numpy())
+    others = np.setdiff1d(lasting_offsets(p), placed["offset"].to_numpy())
     unplaced = missing.filter(pl.col("offset").is_null())
     for run in [*adjacent_runs(placed, others), *([unplaced] if len(unplaced) else [])]:
         yield _unseen(p, run)
@@ -200,7 +200,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends))
     # No deletion and no compaction gives an offset to another record, or moves the log's end back. But compaction may
     # remove a record that came back with the log of an earlier leader.
-    newer = replaced(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
+    newer = replaced_values(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
     truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
@@ -264,10 +264,10 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
     if len(p.legally_absent):
         cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
         gone |= pl.Series(cleaned.hold(offset.to_numpy()))
-    return gone | sends["value"].is_in(superseded(p)["value"].implode()) if len(superseded(p)) else gone
+    return gone | sends["value"].is_in(superseded_values(p)["value"].implode()) if len(superseded_values(p)) else gone
 
 
-def vanished(p: Partition, offsets: Offsets) -> Offsets:
+def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
     """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
     gone = lost_sends(p)
     truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))
@@ -275,7 +275,7 @@ def vanished(p: Partition, offsets: Offsets) -> Offsets:
     if not len(later):
         return later
     held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
-    compacted = pl.concat([superseded(p)["value"], maybe_compacted(p)["value"]])
+    compacted = pl.concat([superseded_values(p)["value"], maybe_compacted(p)["value"]])
     remains = pl.col("in_final") | ~pl.col("value").is_in(compacted.implode())
     present = (
         held.filter(remains)

@@ -52,7 +52,7 @@ def ownership(p: Partition) -> Iterator[Result]:
         if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
             continue
-        yield from (_owned_twice(p, group, row) for row in breaches.iter_rows(named=True))
+        yield from (_owned_twice_finding(p, group, row) for row in breaches.iter_rows(named=True))
         for row in pairs.filter(pl.any_horizontal(pl.col("generation", "generation_other").is_null())).rows(named=True):
             without = row["process"] if row["generation"] is None else row["process_other"]
             yield Unknown(f"{without} of {group} held {p.name} with another member and recorded no generation")
@@ -85,10 +85,10 @@ def _not_revoked(p: Partition) -> Iterator[Finding]:
             others = [one for one in owners.values() if not row["instance"] or one["instance"] != row["instance"]]
             owners[row["member"]] = row
             if others:
-                yield _still_owned(p, others[0], row)
+                yield _still_owned_finding(p, others[0], row)
 
 
-def _still_owned(p: Partition, before: Row, row: Row) -> Finding:
+def _still_owned_finding(p: Partition, before: Row, row: Row) -> Finding:
     return finding(
         p,
         f"member {row['member']} of group {row['group']} owned {p.name} in epoch {row['generation']}, but"
@@ -195,19 +195,21 @@ def _memberships(p: Partition, group: Group) -> pl.DataFrame:
 
 def _groups(p: Partition) -> list[Group]:
     """The groups of processes with a recorded generation, each with all of its processes."""
-    names = sorted({p.settings.group_of(process) for process in _reporting(p)} - {""})
+    names = sorted({p.settings.group_of(process) for process in _processes_with_generation(p)} - {""})
     processes = sorted(p.settings.processes)
     return [Group(name, tuple(one for one in processes if p.settings.group_of(one) == name)) for name in names]
 
 
 @once
-def _reporting(p: Partition) -> list[str]:
+def _processes_with_generation(p: Partition) -> list[str]:
     """The processes that recorded a generation in this partition."""
     return sorted(p.marks.filter(pl.col("group_generation").is_not_null())["process"].unique())
 
 
 def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
-    yield from (MissingSetting(f"group.id of {name}") for name in _reporting(p) if not p.settings.group_of(name))
+    yield from (
+        MissingSetting(f"group.id of {name}") for name in _processes_with_generation(p) if not p.settings.group_of(name)
+    )
 
 
 def _unsure_generations(p: Partition, group: Group) -> str:
@@ -243,7 +245,7 @@ def _setting(p: Partition, process: str, name: str) -> str:
     return str(p.settings.processes.get(process, {}).get(name, ""))
 
 
-def _owned_twice(p: Partition, group: Group, row: Row) -> Finding:
+def _owned_twice_finding(p: Partition, group: Group, row: Row) -> Finding:
     in_generation = f"in generation {row['generation_other']}"
     if row["generation"] == row["generation_other"]:
         how = f"{row['process']} had it {in_generation}, too, since {seconds(row['since'])}"
@@ -302,7 +304,9 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
             continue
-        yield from (_fenced(p, group, row) for row in breaches.sort("completed", "at", "index").iter_rows(named=True))
+        yield from (
+            _fenced_finding(p, group, row) for row in breaches.sort("completed", "at", "index").iter_rows(named=True)
+        )
 
 
 def _of_older_generations(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
@@ -358,7 +362,7 @@ def _of_former_owners(p: Partition, group: Group, commits: pl.DataFrame) -> pl.D
     )
 
 
-def _fenced(p: Partition, group: Group, row: Row) -> Finding:
+def _fenced_finding(p: Partition, group: Group, row: Row) -> Finding:
     if row.get("is_taken"):
         how = f"{row['process_other']} had got it in epoch {row['generation_other']} at {seconds(row['since_other'])}"
     elif row["generation"] < row["generation_other"]:

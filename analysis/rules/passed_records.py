@@ -9,7 +9,7 @@ from ...histories.tables import MAX_INT64
 from ..extremes import least
 from ..partitions.absences import (
     Existing,
-    existing,
+    existing_committed,
     existing_uncommitted,
     existing_unless_compacted,
     maybe_compacted,
@@ -46,7 +46,7 @@ def existing_for_group(
         there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
         return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 
-    existed = still_there(existing_uncommitted(p) if reads_uncommitted else existing(p))
+    existed = still_there(existing_uncommitted(p) if reads_uncommitted else existing_committed(p))
     if not len(maybe_compacted(p)):
         return existed, np.zeros_like(existed)
     return existed, still_there(existing_unless_compacted(p, reads_uncommitted)) & ~existed

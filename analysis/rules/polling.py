@@ -14,14 +14,14 @@ import polars as pl
 
 from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
-from ..partitions.absences import existing, existing_uncommitted
+from ..partitions.absences import existing_committed, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import plural
 from . import jepsen_steps
 from .jepsen_absence import unless_left_out
-from .loss import vanished
+from .loss import truncated_offsets
 from .rule import Result, Row, Rule, Unknown, finding, where
 
 
@@ -160,7 +160,7 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     polls_of = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         reads_uncommitted = p.settings.reads_uncommitted(row["process"])
-        held = existing_uncommitted(p) if reads_uncommitted else existing(p)
+        held = existing_uncommitted(p) if reads_uncommitted else existing_committed(p)
         passed = held.between(row["expected"], row["offset"], row["completed"])
         skipped = _present_at(p, passed, row["completed"], reads_uncommitted)
         if not len(skipped):
@@ -188,7 +188,7 @@ def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bo
     is_visible = pl.lit(True) if reads_uncommitted else p.committed
     entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
     present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
-    return np.setdiff1d(np.intersect1d(present, offsets), vanished(p, present), assume_unique=True)
+    return np.setdiff1d(np.intersect1d(present, offsets), truncated_offsets(p, present), assume_unique=True)
 
 
 def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:

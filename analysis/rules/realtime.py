@@ -37,10 +37,10 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     Not a breach: The append was invoked before the acknowledgement, read or response: the two overlap.
     Unknown when: A process recorded its times in another unit or by another clock.
     """
-    appends = _placed(p).with_row_index("append")
+    appends = _placed_sends(p).with_row_index("append")
     if not len(appends):
         return
-    known = pl.concat([_known(p), _ends(p)]).sort("completed", "at", maintain_order=True)
+    known = pl.concat([_known_since(p), _ends(p)]).sort("completed", "at", maintain_order=True)
     breaches = appends_below_known(appends, known)
     if not len(breaches):
         return
@@ -93,7 +93,7 @@ def _if_clocks_agree(witness: Row, others: Iterable[str]) -> str:
     return "" if {*others} == {witness["process"]} else ", if their clocks agree"
 
 
-def _known(p: Partition) -> pl.DataFrame:
+def _known_since(p: Partition) -> pl.DataFrame:
     """The time from which on a record is known to be in the log: its acknowledgement, or its first read if earlier.
 
     Columns: offset, value, process, completed (ns), at, how.
@@ -119,13 +119,13 @@ def _known(p: Partition) -> pl.DataFrame:
 
 
 def _ends(p: Partition) -> pl.DataFrame:
-    """End offsets and last stable offsets in the columns of `_known`: a later append is at this offset or behind."""
+    """End offsets and last stable offsets in the columns of `_known_since`: later appends are not below this offset."""
     return p.end_offsets.select(
         "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("end_offsets")
     )
 
 
-def _placed(p: Partition) -> pl.DataFrame:
+def _placed_sends(p: Partition) -> pl.DataFrame:
     """Sends with a known invocation and offset: acknowledged with an offset, or sent once and read at one.
 
     Columns: value, process, invoked (ns), invoked_at, offset, at, how.
@@ -187,7 +187,7 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     if not len(requests):
         return
-    known = _known(p).sort("completed", "at", maintain_order=True)
+    known = _known_since(p).sort("completed", "at", maintain_order=True)
     highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
     done = known["completed"].to_numpy()
     responses = _ends(p).sort("completed", "at")

@@ -14,7 +14,7 @@ import polars as pl
 from ...histories.references import REPLICATION
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
-from ..partitions.adjacent_runs import adjacent_runs, coexisting, events, generations
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, generations
 from ..partitions.ranges import ranges_in
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
@@ -56,7 +56,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if not logs.last_is_dated:
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
-    acked, later = _expected(last, acked), _maybe_later(last, acked)
+    acked, later = _expected_sends(last, acked), _maybe_later(last, acked)
     if later.height:
         count, ends = plural(later.height, "acknowledged record"), last.judged(last.bounds)["end"].max()
         yield Unknown(
@@ -124,7 +124,7 @@ class _LastLogs(NamedTuple):
         return rows if self.leader is None else rows.filter(broker=self.leader)
 
 
-def _expected(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
+def _expected_sends(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     """The acknowledged sends that the logs of the last snapshot must hold, as far as time shows."""
     copied = last.logs.times.get(last.logs.last)
     if copied is not None:
@@ -245,7 +245,7 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
     present = acked.join(placed, on="send", how="anti").drop_nulls("offset")
     present = present.select("offset", since="invoked")
     for event in events(placed, "send"):
-        between = coexisting(present, event.select("offset", until="completed"))
+        between = coexisting_offsets(present, event.select("offset", until="completed"))
         yield from adjacent_runs(event, between, "everywhere")
 
 

@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.references import JEPSEN
 from ...histories.tables import Finding
-from ..partitions.absences import lasting
+from ..partitions.absences import lasting_offsets
 from ..partitions.partition import Partition, once
 from ..wording import plural, short
 from . import jepsen_steps
@@ -89,8 +89,8 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
         return
     ahead = _odd_steps(p).filter((pl.col("offset") > pl.col("previous") + 1) & (pl.col("at") == pl.col("previous_at")))
     for row in ahead.iter_rows(named=True):
-        first, last = np.searchsorted(lasting(p), [row["previous"] + 1, row["offset"]], "left")
-        between = np.setdiff1d(lasting(p)[first:last], p.sends.filter(at=row["at"])["offset"].to_numpy())
+        first, last = np.searchsorted(lasting_offsets(p), [row["previous"] + 1, row["offset"]], "left")
+        between = np.setdiff1d(lasting_offsets(p)[first:last], p.sends.filter(at=row["at"])["offset"].to_numpy())
         if len(between):
             first, last = int(between[0]), int(between[-1])
             yield finding(
@@ -122,7 +122,7 @@ def _steps_back(p: Partition, is_within: bool) -> Iterator[Result]:
     back = back if is_within else _without_crash_between(p, back)
     excused = without_idempotence(p, pl.concat([back["value"], back["previous_value"]]))
     for row in back.iter_rows(named=True):
-        yield _back(p, row, excused)
+        yield _going_back_finding(p, row, excused)
 
 
 def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
@@ -133,7 +133,7 @@ def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
     return latest.filter(pl.col("crashed").is_null() | (pl.col("crashed") <= pl.col("previous_invoked")))
 
 
-def _back(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
+def _going_back_finding(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
     process = str(row["process"])
     permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
     return finding(

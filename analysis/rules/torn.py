@@ -57,7 +57,7 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
 def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[tuple[Finding, list[str]]]:
     """One finding for each partition and what became of transactions there that ended otherwise elsewhere.
 
-    With each come the explanations of its pieces. `odd` are PIECES, `beside` those beside them (pieces.beside).
+    With each come the explanations of its pieces. `odd` are PIECES, `beside` the expected ones of their operations.
     """
     known = [frame.with_columns(is_odd=pl.lit(True)) for frame in (pl.DataFrame(schema=PIECES), *odd)]
     is_committed = pl.col("is_committed")
@@ -69,10 +69,13 @@ def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[tupl
     rows = torn.filter("is_odd").join(places.with_columns(~is_committed), on=["at", "is_committed"])
     rows = rows.sort("topic", "partition", "state", "first_offset", "at")
     groups = rows.partition_by("topic", "partition", "state", maintain_order=True)
-    return [(_torn(group), group["explanation"].drop_nulls().unique(maintain_order=True).to_list()) for group in groups]
+    return [
+        (_torn_finding(group), group["explanation"].drop_nulls().unique(maintain_order=True).to_list())
+        for group in groups
+    ]
 
 
-def _torn(rows: pl.DataFrame) -> Finding:
+def _torn_finding(rows: pl.DataFrame) -> Finding:
     first = rows.row(0, named=True)
     state, here = first["state"], first["place"]
     elsewhere = some(sorted({place for places in rows["elsewhere"] for place in places}))

@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.references import JEPSEN, kip
 from ...histories.tables import Finding
-from ..partitions.absences import lasting
+from ..partitions.absences import lasting_offsets
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import has_left_out_lines
@@ -48,14 +48,16 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     excused = pl.col("process").is_in(p.uncommitted_readers) & pl.col("in_txn")
     read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
     yield from unknowns
-    for run in _runs(read.filter(~excused), lasting(p)):
+    for run in _runs(read.filter(~excused), lasting_offsets(p)):
         outcome = "transaction aborted" if run["in_txn"][0] else "send failed"
-        yield _aborted(p, run, "violation", outcome)
+        yield _aborted_finding(p, run, "violation", outcome)
     # One setting permits all of these, so they are one finding, whatever is between them.
     for run in _runs(read.filter(excused), _NOTHING):
         aborted = run.select("sender", "sent_at").n_unique()
         transactions = "transaction" if aborted == 1 else f"{aborted} transactions"
-        yield _aborted(p, run, "permitted", f"{transactions} aborted; isolation.level=read_uncommitted permits it")
+        yield _aborted_finding(
+            p, run, "permitted", f"{transactions} aborted; isolation.level=read_uncommitted permits it"
+        )
 
 
 @aborted_read.judged_in_jepsen_by
@@ -85,9 +87,9 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         )
 
 
-def _aborted(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
+def _aborted_finding(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
     first = run.row(0, named=True)
-    sentence = f"{_read(p, run)}, but the {outcome}"
+    sentence = f"{_readers_text(p, run)}, but the {outcome}"
     failed = (f"{first['sender']} fails to write {short(first['value'])}", first["sent_at"])
     return _finding(p, run, severity, sentence, failed)
 
@@ -119,7 +121,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     if not len(p.possible_sends) and not _has_sends_elsewhere(p):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
-    missing, is_doubtful = _missing(p) if len(unsent) else ("", pl.lit(False))
+    missing, is_doubtful = _missing_sends(p) if len(unsent) else ("", pl.lit(False))
     doubtful = unsent.filter(is_doubtful)
     if len(doubtful):
         values = some_values(distinct(doubtful["value"]))
@@ -127,7 +129,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
         unsent = unsent.filter(~is_doubtful)
     for run in _runs(unsent):
         them = "it" if len(run) == 1 else "them"
-        yield _finding(p, run, "violation", f"{_read(p, run)}, but no recorded send to {p.name} wrote {them}")
+        yield _finding(p, run, "violation", f"{_readers_text(p, run)}, but no recorded send to {p.name} wrote {them}")
     early = _reads_of(p, (pl.col("first_read") < pl.col("sent")) & ~pl.col("in_txn"))
     early = early.filter(pl.col("completed") < pl.col("sent"))
     if len(early) and (clock := foreign_clock(p)):
@@ -139,7 +141,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
             p,
             run,
             "violation",
-            f"{_read(p, run)} at {seconds(first['completed'])}, before {first['sender']} sent it at"
+            f"{_readers_text(p, run)} at {seconds(first['completed'])}, before {first['sender']} sent it at"
             f" {seconds(first['sent'])}, if their clocks agree",
             (f"{first['sender']} sends {short(first['value'])}", first["sent_at"]),
         )
@@ -170,7 +172,7 @@ def _has_sends_elsewhere(p: Partition) -> bool:
     return not has_generations and p.topic in p.context.filter(kind="sends to")["process"]
 
 
-def _missing(p: Partition) -> tuple[str, pl.Expr]:
+def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
     """The reason why sends may be missing from the history, and which reads (of `_reads_of`) it may explain."""
     if has_left_out_lines(p):
         return "lines of the history are missing or could not be read", pl.lit(True)
@@ -237,7 +239,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
             else f"at {seconds(first['completed'])}, before its transaction began at {seconds(first['sent'])}"
         )
         written = (f"{first['sender']} writes {short(first['value'])}", first["sent_at"])
-        yield _finding(p, run, "violation", f"{_read(p, run)} {how}", written)
+        yield _finding(p, run, "violation", f"{_readers_text(p, run)} {how}", written)
 
 
 @precommitted_read.judged_in_jepsen_by
@@ -350,7 +352,7 @@ def _finding(p: Partition, run: pl.DataFrame, severity: str, sentence: str, *mor
     )
 
 
-def _read(p: Partition, run: pl.DataFrame) -> str:
+def _readers_text(p: Partition, run: pl.DataFrame) -> str:
     """Who read which values where, in words."""
     values, at = run["value"].to_list(), where(p, run["offset"][0], run["offset"][-1])
     what = short(values[0]) if len(values) == 1 else f"{plural(len(values), 'value')} ({some_values(values)})"

@@ -184,7 +184,7 @@ def _open_polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> Opera
     found: Operations = defaultdict(list)
     for process, invoked in polls.iter_rows():
         key = OrderKey(invoked, MAX_INT64, MAX_INT64)
-        for number in _beside(read.get(process, {}), key):
+        for number in _neighbouring_ranges(read.get(process, {}), key):
             found[number].append(Operation(process, key))
     return dict(found)
 
@@ -196,7 +196,7 @@ class ReadTime(NamedTuple):
     ended: OrderKey
 
 
-def _beside(times: Mapping[int, ReadTime], key: OrderKey) -> set[int]:
+def _neighbouring_ranges(times: Mapping[int, ReadTime], key: OrderKey) -> set[int]:
     """The ranges that were read at a key, last before it, or first behind it."""
     found = {number for number, time in times.items() if time.began <= key <= time.ended}
     before = [(time.ended, number) for number, time in times.items() if time.ended < key]

@@ -182,7 +182,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
         sent_by=sent_by,
         runs=runs or [],
         found=found["value"].to_list(),
-        unhandled=_unhandled(rows, found, rest, context, settings),
+        unhandled=_first_unhandled(rows, found, rest, context, settings),
         unread=_extent(unread),
         in_final=bool(in_final.all()),
         final=_read_until(reads.filter(pl.Series(is_final))),
@@ -196,7 +196,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
     return HashedFacts(facts, np.sort(sends["value"].hash().to_numpy()))
 
 
-def _unhandled(
+def _first_unhandled(
     rows: Rows, found: pl.DataFrame, rest: Rows, context: pl.DataFrame, settings: Settings
 ) -> list[Unhandled]:
     groups = groups_of(of_one(rest.marks), settings)

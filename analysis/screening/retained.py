@@ -60,10 +60,10 @@ class Condensed(NamedTuple):
     others: OtherRows
 
 
-def condensed(tables: Tables, number: int, wanted: Wanted, common: Common) -> Condensed:
+def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) -> Condensed:
     """The retained rows of the range of that number."""
     cells = Cells.of(tables, number, common.settings.range_offsets)
-    keep = _retained(cells, number, wanted, last_heal(common.context))
+    keep = _retained_cells(cells, number, wanted, last_heal(common.context))
     _retain_witnesses(cells, keep)
     of_send, of_read, of_mark = (
         pl.Series(keep[own]) for own in (cells.cell_of_send, cells.cell_of_read, cells.cell_of_mark)
@@ -71,7 +71,7 @@ def condensed(tables: Tables, number: int, wanted: Wanted, common: Common) -> Co
     sends, reads, marks = (
         frame.filter(own) for frame, own in ((cells.sends, of_send), (cells.reads, of_read), (cells.marks, of_mark))
     )
-    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "passed": [_passed(cells, keep)]}
+    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "passed": [_positions_behind(cells, keep)]}
     left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
     again = handled_again(left.marks, common.settings)
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}
@@ -88,7 +88,7 @@ def together(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
     return {name: pl.concat(rows).sort("at", "index", maintain_order=True) for name, rows in frames.items()}
 
 
-def _retained(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
+def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
     """The cells that are suspect or a witness of those elsewhere."""
     sends, reads = cells.sends, cells.reads
     keep = np.zeros(len(cells.row_of_send), bool)
@@ -161,7 +161,7 @@ def _retain_witnesses(cells: Cells, keep: Mask) -> None:
     keep[np.concatenate(chosen)] = True
 
 
-def _passed(cells: Cells, keep: Mask) -> pl.DataFrame:
+def _positions_behind(cells: Cells, keep: Mask) -> pl.DataFrame:
     """The positions of consumers behind reads that are not retained: after the last one of each row of them."""
     reads = cells.reads.select("process", *ORDER, position=pl.col("offset") + 1).with_columns(
         is_retained=pl.Series(keep[cells.cell_of_read]), stretch=pl.Series(cells.cell_of_read // STRETCH)

@@ -140,7 +140,7 @@ def suspects_of_range(
     if _is_irregular(cells) or (clocks := clocks_of(sends, reads, cells.marks)) is None:
         return None
     unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
-    late = _late(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
+    late = _late_sends(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
     order = _out_of_order(sends, number, borders)
     if _has_early_read(cells, pl.concat([rest.sends, unplaced])):
         return None  # clocks may differ (partitions/foreign_clock.py), which all rows decide
@@ -203,7 +203,7 @@ class _Late(NamedTuple):
     has_stale_end: bool
 
 
-def _late(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_above: int) -> _Late | None:
+def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_above: int) -> _Late | None:
     """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before.
 
     `senders`: the sends without a recorded offset, which are at the offsets where their values were read.

@@ -65,7 +65,7 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
         else:
             found = next((index for index in reversed(same) if _is_same_event(merged[index], fact)), len(merged))
         if found < len(merged):
-            merged[found] = _joined(merged[found], fact)
+            merged[found] = _join_sources(merged[found], fact)
         else:
             same.append(found)
             merged.append(fact)
@@ -84,7 +84,7 @@ def _is_same_event(one: Fact, other: Fact) -> bool:
     return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME_NS
 
 
-def _joined(one: Fact, other: Fact) -> Fact:
+def _join_sources(one: Fact, other: Fact) -> Fact:
     """The first fact, with the other one in `also` unless its source is already named."""
     known = {_origin(fact) for fact in (one, *one.also)}
     if _origin(other) in known or len(known) == MAX_SOURCES:

@@ -87,7 +87,7 @@ class Graph:
         """
         group = np.zeros(len(self), np.int64)
         if not self.joined_by_real_time:
-            group = components_of(2 * len(self), _both(self.edges, self.process_order), "weak")[: len(self)]
+            group = components_of(2 * len(self), _concat_edges(self.edges, self.process_order), "weak")[: len(self)]
         return order_in_time(self.start, self.end, group)
 
     @cached_property
@@ -105,7 +105,7 @@ class Graph:
         """The component of each operation and the number of operations in it: by edges of a mask, and an order."""
         chosen = self.edges.where(mask)
         if order is not None:
-            chosen = _both(chosen, order)
+            chosen = _concat_edges(chosen, order)
         label = components_of(2 * len(self), chosen, "strong")[: len(self)]
         return label, np.bincount(label)[label] if len(label) else label
 
@@ -134,7 +134,9 @@ class Graph:
             return source
         order = order_in_time(self.start, self.end, np.zeros(len(self), np.int64))
         root = np.full(len(entered), 2 * len(self))  # a node that leads to all of them
-        reached = reachable(2 * len(self) + 1, _both(_both(self.edges, order), Edges(root, entered)), 2 * len(self))
+        reached = reachable(
+            2 * len(self) + 1, _concat_edges(_concat_edges(self.edges, order), Edges(root, entered)), 2 * len(self)
+        )
         return np.asarray(source | reached[self.edges.source])
 
     def on_nonadjacent_cycles(self, order: Edges | None) -> Mask:
@@ -144,11 +146,11 @@ class Graph:
         """
         source, target, second = *self.edges, 2 * len(self)
         others = self.edges.where(~self.is_rw)
-        chosen = _both(others, Edges(others.source + second, others.target))
-        chosen = _both(chosen, Edges(source[self.is_rw], target[self.is_rw] + second))
+        chosen = _concat_edges(others, Edges(others.source + second, others.target))
+        chosen = _concat_edges(chosen, Edges(source[self.is_rw], target[self.is_rw] + second))
         if order is not None:
             leaving = order.where(order.source < len(self))
-            chosen = _both(_both(chosen, order), Edges(leaving.source + second, leaving.target))
+            chosen = _concat_edges(_concat_edges(chosen, order), Edges(leaving.source + second, leaving.target))
         label = components_of(3 * len(self), chosen, "strong")
         arrives = label[np.where(self.is_rw, target + second, target)]
         leaves_second: Mask = ~self.is_rw & (label[source + second] == arrives)
@@ -177,7 +179,7 @@ def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
     )
 
 
-def _both(one: Edges, other: Edges) -> Edges:
+def _concat_edges(one: Edges, other: Edges) -> Edges:
     return Edges(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
 
 

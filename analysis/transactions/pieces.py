@@ -65,7 +65,7 @@ def bounded_pieces(p: Partition) -> Pieces:
     return pieces._replace(odd=pieces.odd.head(MAX_PIECES))
 
 
-def beside(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
+def expected_of_operations(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
     """The expected pieces of the operations of odd ones, with their topic and partition."""
     operations = pl.concat([pl.DataFrame(schema=PIECES), *odd])["at"].unique()
     return expected.states.filter(pl.col("at").is_in(operations.implode())).select(
@@ -123,8 +123,8 @@ def pieces_of(p: Partition) -> Pieces:
         explanation=pl.lit(None, pl.String),
     )
     odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
-    return Pieces(_typed(odd, PIECES), Expected(p.topic, p.partition, _typed(expected_rows, EXPECTED)))
+    return Pieces(_cast_columns(odd, PIECES), Expected(p.topic, p.partition, _cast_columns(expected_rows, EXPECTED)))
 
 
-def _typed(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+def _cast_columns(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return rows.select(pl.col(name).cast(kind) for name, kind in schema.items())

@@ -55,11 +55,11 @@ class TxnHistory:
 
 def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True) -> TxnHistory:
     """Joins invocations and completions. `events` and `steps` have the column `place` in place of `line`, sorted."""
-    txns = paired(events)
-    return _numbered(txns, _known(steps, txns), is_whole and not outcome_counts(txns)[UNPAIRED])
+    txns = pair_transactions(events)
+    return _number_transactions(txns, _known_steps(steps, txns), is_whole and not outcome_counts(txns)[UNPAIRED])
 
 
-def paired(events: pl.DataFrame) -> pl.DataFrame:
+def pair_transactions(events: pl.DataFrame) -> pl.DataFrame:
     """The TXNS of some processes, and `of`: the place of the event that has its steps.
 
     A completion is of the invocation before it. If its process had begun another operation, which had not ended, it may
@@ -99,8 +99,8 @@ def outcome_counts(txns: pl.DataFrame) -> dict[str, int]:
 
 
 def owned_steps(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:
-    """OWNED: the known steps of transactions (of `paired`), each with its transaction."""
-    return _known(steps, txns).drop("outcome").join(txns, on="txn").select(list(OWNED))
+    """OWNED: the known steps of transactions (of `pair_transactions`), each with its transaction."""
+    return _known_steps(steps, txns).drop("outcome").join(txns, on="txn").select(list(OWNED))
 
 
 def history_in(rows: pl.DataFrame, is_whole: bool) -> tuple[TxnHistory, pl.Series]:
@@ -113,16 +113,16 @@ def history_in(rows: pl.DataFrame, is_whole: bool) -> tuple[TxnHistory, pl.Serie
     known = rows.drop(*list(TXNS)[2:]).join(txns.select("txn", "at"), on="at", maintain_order="left")
     appearance = known.unique("key", keep="first", maintain_order=True)
     first = appearance.select(first=pl.col("place") * (1 << 17) + pl.col("step"))["first"]  # MAX_STEPS < 2^17
-    return _numbered(txns, known, is_whole), first
+    return _number_transactions(txns, known, is_whole), first
 
 
-def _known(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:
+def _known_steps(steps: pl.DataFrame, txns: pl.DataFrame) -> pl.DataFrame:
     owners = txns.select("txn", "outcome", place="of")
     is_known = (pl.col("f") == "w") | (pl.col("outcome") == "ok")
     return steps.join(owners, on="place", maintain_order="left").filter(is_known)
 
 
-def _numbered(txns: pl.DataFrame, known: pl.DataFrame, is_whole: bool) -> TxnHistory:
+def _number_transactions(txns: pl.DataFrame, known: pl.DataFrame, is_whole: bool) -> TxnHistory:
     keys = known["key"].unique(maintain_order=True)
     numbered = known.join(pl.DataFrame({"key": keys}).with_row_index("number"), on="key", maintain_order="left")
     chosen = numbered.select("txn", "step", "f", pl.col("number").cast(pl.Int64).alias("key"), "value")

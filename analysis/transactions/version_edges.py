@@ -16,7 +16,7 @@ import polars as pl
 from ...histories.tables import Schema
 from .dependencies import DEPENDENCIES, KINDS
 from .txn_history import TxnHistory
-from .windows import windows_of, within
+from .windows import dependencies_within, windows_of
 
 INITIAL = ""  # the version of every key before its first write
 MAX_PAIRS = 2_000_000  # of readers of a version and writers of versions that may follow it
@@ -79,7 +79,7 @@ def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
         for end in ("source", "target")
         for name in ("start", "end")
     ).with_row_index("row")
-    inside = within(times, windows_of(times)).select("row", "window")
+    inside = dependencies_within(times, windows_of(times)).select("row", "window")
     return with_operations(edges[inside["row"]], history).with_columns(inside["window"])
 
 

@@ -56,7 +56,7 @@ def split_windows(windows: pl.DataFrame, parts: int) -> pl.DataFrame:
     return cut.with_columns(high=pl.min_horizontal("high", pl.col("low") + share - 1)).select(list(WINDOWS))
 
 
-def within(dependencies: pl.DataFrame, windows: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
+def dependencies_within(dependencies: pl.DataFrame, windows: pl.DataFrame, chosen: pl.Expr = ALL) -> pl.DataFrame:
     """The chosen dependencies between two operations of the same window, with its number in the column `window`."""
     if not len(windows) or not len(dependencies):
         return dependencies.clear().with_columns(window=pl.lit(0, pl.Int64))

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from ..rules import assuming
+from ..rules import rules_assuming
 from ..wording import brokers, plural, some
 
 Record = dict[str, Any]
@@ -90,7 +90,7 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
         reasons = [f"{part}: {why}" for part, about in coverage for why in about["why missing"]] + partly
         why = f" ({some(reasons, separator='; ')})" if reasons else ""
         sentence = f"logs of assigned replicas are missing: {some(incomplete)}{why}; their records cannot be compared"
-        return assumption(name, False, sentence, assuming("replicas"))
+        return assumption(name, False, sentence, rules_assuming("replicas"))
     if partly:
         # Each rule reports where these logs could change its answer.
         return assumption(name, False, f"logs are incomplete: {some(partly, separator='; ')}", ())
@@ -98,7 +98,7 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
     unassigned = [part for part, about in coverage if part in single and not about["empty"] and not about["assigned"]]
     if unassigned:
         sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
-        return assumption(name, False, f"{sentence}, so divergence cannot be checked", assuming("replicas"))
+        return assumption(name, False, f"{sentence}, so divergence cannot be checked", rules_assuming("replicas"))
     if len(single) == len(coverage):
         empty = any(about.get("empty") for _, about in coverage)
         sentence = "one log has records, the others are empty" if empty else "one log was collected"

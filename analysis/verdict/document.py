@@ -11,7 +11,7 @@ from ..finding_order import worst_rows_first
 from ..incidents.joining import incidents_of, rows_of
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
-from ..rules import DIALECTS, RULES, Rule, assuming, rules_of
+from ..rules import DIALECTS, RULES, Rule, rules_assuming, rules_of
 from ..wording import plural, some
 from .assumptions import assumption, doubtful_unit, evidence_assumptions, naming_unknown_rules, unless_counted
 from .transactional import assumptions_of, consistency_of
@@ -178,7 +178,7 @@ def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
         "values unique",
         "no value was sent twice to a partition",
         f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
-        assuming("values"),
+        rules_assuming("values"),
     )
     misreported = counts.get("called failed", 0)
     yield unless_counted(
@@ -186,19 +186,19 @@ def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
         "timeouts not called failures",
         "every send recorded as fail has an error that proves the failure",
         f"{plural(misreported, 'send')} recorded as fail with an error that proves nothing: judged as info",
-        assuming("outcomes"),
+        rules_assuming("outcomes"),
     )
     yield _one_clock(results)
     unit = doubtful_unit(_span(results), [summary["latency"] for summary in summaries], counts.get("operations", 0))
     if unit and is_native:
-        yield assumption("times in nanoseconds", False, unit, assuming("clock"))
+        yield assumption("times in nanoseconds", False, unit, rules_assuming("clock"))
     nowhere = counts.get("acknowledged nowhere", 0)
     if nowhere:
         sentence = f"{plural(nowhere, 'acknowledged send')} without a recorded partition: not checked for loss"
-        yield assumption("partitions recorded", False, sentence, assuming("partitions"))
+        yield assumption("partitions recorded", False, sentence, rules_assuming("partitions"))
     if synthetic := sum(summary["counts"]["synthetic"] for summary in summaries):
         sentence = f"{plural(synthetic, 'send')} without an invocation: the order of sending is not known"
-        yield assumption("invocations recorded", False, sentence, assuming("invocations"))
+        yield assumption("invocations recorded", False, sentence, rules_assuming("invocations"))
     if not any(summary["counts"]["records"] for summary in summaries):
         acknowledged = "acknowledged send has a recorded partition" if nowhere else "send was acknowledged"
         sentence = f"no {acknowledged} and no poll returned a record, so no guarantee was tested"
@@ -211,12 +211,15 @@ def _one_clock(results: Results) -> dict[str, Any]:
     name, span = "one clock", _span(results)
     if backwards := results.counts.get("completed before invoked", 0):
         sentence = f"{plural(backwards, 'operation')} completed before being invoked"
-        return assumption(name, False, sentence, assuming("clock"))
+        return assumption(name, False, sentence, rules_assuming("clock"))
     if span is not None and span[0] == span[1] and results.counts.get("operations", 0) > 1:
         return assumption(
-            name, False, "all completed operations have the same time, so their order is not known", assuming("order")
+            name,
+            False,
+            "all completed operations have the same time, so their order is not known",
+            rules_assuming("order"),
         )
-    return assumption(name, True, "no operation completed before it was invoked", assuming("clock"))
+    return assumption(name, True, "no operation completed before it was invoked", rules_assuming("clock"))
 
 
 def _silent_clients(results: Results) -> Iterator[dict[str, Any]]:

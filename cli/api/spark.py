@@ -52,16 +52,16 @@ def _result(spark: Session, judge: Callable[[Request], Results], request: Reques
 
 
 def _judge_path(spark: Session, path: str, request: Request) -> Results:
-    from .analysis.engines.spark import cloned
+    from .analysis.engines.spark import cloned_session
 
-    with cloned(spark) as (own, _):
+    with cloned_session(spark) as (own, _):
         return judge_path(path, own, request)
 
 
 def _judge_frame(spark: Session, frame: Frame, config: Mapping[str, Any], request: Request) -> Results:
-    from .analysis.engines.spark import cloned, judge_run
+    from .analysis.engines.spark import cloned_session, judge_run
     from .analysis.engines.spark.frames import open_frame
 
     run = request.of_run(open_frame(frame, config))
-    with cloned(spark, frame) as (own, events):
+    with cloned_session(spark, frame) as (own, events):
         return judge_run(run, own, events=events)

@@ -42,7 +42,7 @@ def walk_headers(data: Bytes, at: int = 0, first_offset: int = 0) -> tuple[Ints,
             damage.append(damage_row("zeros", f"{end - pos} bytes of zeros end the file", at + pos, min_offset))
             break
         found = int(loops.resync(data, pos + 1, end, min_offset, layout.CRC32, layout.CRC32C))
-        damage.append(_broken(data, pos, found, end, int(status), at, min_offset))
+        damage.append(_describe_damage(data, pos, found, end, int(status), at, min_offset))
         pos = found
     return (np.concatenate(parts) if parts else np.empty((0, len(HEADERS)), np.int64)), damage
 
@@ -86,7 +86,7 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[Row]) -> A
     return trusted
 
 
-def _broken(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> Row:
+def _describe_damage(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> Row:
     """The damage from `pos`, where no valid batch begins, to the next complete batch at `found`."""
     if found >= end and status == layout.TORN:
         reason = f"the last {end - pos} bytes are an incomplete batch"

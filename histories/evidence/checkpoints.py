@@ -38,7 +38,7 @@ def read_offset_checkpoint(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     for line, fields in entries:
         partition, offset = _integer(fields[1]), _integer(fields[2])
         if partition is None or partition < 0 or offset is None or partition > 2**31 - 1:
-            damage.append(_broken(path, line, " ".join(fields), "topic partition offset"))
+            damage.append(_syntax_damage(path, line, " ".join(fields), "topic partition offset"))
             continue
         rows.append((name, fields[0], partition, offset, line))
     return _frame(rows, CHECKPOINTS), pl.DataFrame(damage, schema=DAMAGE)
@@ -51,7 +51,7 @@ def read_epoch_checkpoint(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     for line, fields in entries:
         epoch, start = _integer(fields[0]), _integer(fields[1])
         if epoch is None or start is None or not -1 <= epoch < 2**31:
-            damage.append(_broken(path, line, " ".join(fields), "epoch start-offset"))
+            damage.append(_syntax_damage(path, line, " ".join(fields), "epoch start-offset"))
             continue
         rows.append((epoch, start, line))
     return _frame(rows, EPOCHS), pl.DataFrame(damage, schema=DAMAGE)
@@ -71,7 +71,7 @@ def read_properties(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         separator = "=" if "=" in text and not text.startswith(("version:", "topic_id:")) else ":"
         key, found, value = text.partition(separator)
         if not found:
-            damage.append(_broken(path, number, text, f"key{separator}value"))
+            damage.append(_syntax_damage(path, number, text, f"key{separator}value"))
             continue
         rows.append((key.strip(), value.strip(), number))
     return _frame(rows, PROPERTIES), pl.DataFrame(damage, schema=DAMAGE)
@@ -85,19 +85,19 @@ def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list
         return [], damage
     version, count = _integer(lines[0]), _integer(lines[1]) if len(lines) > 1 else None
     if version not in VERSIONS:
-        return [], [_broken(path, 1, lines[0], "version 0 or 1")]
+        return [], [_syntax_damage(path, 1, lines[0], "version 0 or 1")]
     if count is None or count < 0:
         found = lines[1] if len(lines) > 1 else "the end of the file"
-        return [], [_broken(path, 2, found, "the number of entries")]
+        return [], [_syntax_damage(path, 2, found, "the number of entries")]
     entries = []
     for number, line in enumerate(lines[2:], 3):
         split = line.split()
         if len(split) >= fields:
             entries.append((number, split))
         elif split:
-            damage.append(_broken(path, number, line, f"{fields} fields"))
+            damage.append(_syntax_damage(path, number, line, f"{fields} fields"))
     if len(entries) != count and not damage:
-        damage.append(_broken(path, 2, f"{len(entries)} entries", f"{count} as in line 2"))
+        damage.append(_syntax_damage(path, 2, f"{len(entries)} entries", f"{count} as in line 2"))
     return entries, damage
 
 
@@ -124,7 +124,7 @@ def _integer(text: str) -> int | None:
     return value if -(2**63) <= value < 2**63 else None
 
 
-def _broken(path: Path, line: int, found: str, expected: str) -> Row:
+def _syntax_damage(path: Path, line: int, found: str, expected: str) -> Row:
     return damage_row("syntax", f"{path.name}: found {found[:80]!r}, expected {expected}", line=line)
 
 

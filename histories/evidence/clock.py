@@ -107,10 +107,10 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.
     if lowest > highest or lowest > DAY_MS or highest < -DAY_MS:
         return Clock(broker, 0, lowest, highest, has_conflict=True)
-    return Clock(broker, _within(lowest, highest), lowest, highest)
+    return Clock(broker, _likeliest_offset(lowest, highest), lowest, highest)
 
 
-def _within(low: int, high: int) -> int:
+def _likeliest_offset(low: int, high: int) -> int:
     """The likeliest offset within the bounds: that of a time zone, else an estimate.
 
     The estimate has the broker's first line START_MS after its restart. Its last line may be long before the kill.
@@ -135,6 +135,6 @@ def clock_offsets(events: pl.DataFrame, faults: Sequence[Fault], started: int | 
     if bounded:
         low, high = max(c.low or 0 for c in bounded), min(c.high or 0 for c in bounded)
         if low <= high and not low <= 0 <= high:
-            shared = _within(low, high)
+            shared = _likeliest_offset(low, high)
             clocks.update({b: Clock(b, shared) for b, c in clocks.items() if c.low is None})
     return clocks

@@ -74,7 +74,7 @@ def dumped_files(path: Path) -> set[tuple[str, int, str]]:
 def parse_dump(text: str) -> list[Dump]:
     """The dumped files in a text, as `read_dump`."""
     states: list[_State] = []
-    for number, line in _joined(text):
+    for number, line in _join_lines(text):
         if line.startswith("Dumping "):
             state = _State()
             found = FOLDER.search(line)
@@ -94,7 +94,7 @@ def parse_dump(text: str) -> list[Dump]:
     return [_dump(state) for state in states]
 
 
-def _joined(text: str) -> list[tuple[int, str]]:
+def _join_lines(text: str) -> list[tuple[int, str]]:
     """The entries with the numbers of their first lines. Other lines continue the payload before them."""
     entries: list[tuple[int, list[str]]] = []
     lines = [line.rstrip("\r") for line in text.split("\n")]
@@ -149,30 +149,30 @@ def _flag(pairs: dict[str, str], name: str) -> bool:
     return pairs.get(name) == "true"
 
 
-def _known(pairs: dict[str, str], name: str) -> int | None:
+def _known_number(pairs: dict[str, str], name: str) -> int | None:
     value = int(pairs.get(name, "-1"))
     return value if value >= 0 else None
 
 
 def _timestamp(pairs: dict[str, str]) -> int | None:
-    created = _known(pairs, "createtime")
-    return _known(pairs, "logappendtime") if created is None else created
+    created = _known_number(pairs, "createtime")
+    return _known_number(pairs, "logappendtime") if created is None else created
 
 
 def _batch(pairs: dict[str, str]) -> dict[str, Any]:
     return {
         "base_offset": int(pairs["baseoffset"]),
         "last_offset": int(pairs["lastoffset"]),
-        "leader_epoch": _known(pairs, "partitionleaderepoch"),
+        "leader_epoch": _known_number(pairs, "partitionleaderepoch"),
         "magic": int(pairs.get("magic", "2")),
-        "producer_id": _known(pairs, "producerid"),
-        "producer_epoch": _known(pairs, "producerepoch"),
-        "base_sequence": _known(pairs, "basesequence"),
+        "producer_id": _known_number(pairs, "producerid"),
+        "producer_epoch": _known_number(pairs, "producerepoch"),
+        "base_sequence": _known_number(pairs, "basesequence"),
         "codec": pairs.get("compresscodec", "none").lower().replace("nocompression", "none"),
         "append_time": "logappendtime" in pairs,
         "transactional": _flag(pairs, "istransactional"),
         "control": _flag(pairs, "iscontrol"),
-        "crc": _known(pairs, "crc"),
+        "crc": _known_number(pairs, "crc"),
         "crc_ok": _flag(pairs, "isvalid"),
         "max_timestamp": _timestamp(pairs),
         "count": int(pairs.get("count", "1")),

@@ -80,8 +80,8 @@ def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path
         for copies in partitions:
             dirs = tuple(folder.parent for folder in copies)
             if dirs not in judged:
-                judged[dirs] = _judged(dirs, _shared_partitions(dirs, partitions), broker, nodes)
-            for folder, reason in _unjudged(copies, judged[dirs], nodes).items():
+                judged[dirs] = _dir_to_judge(dirs, _shared_partitions(dirs, partitions), broker, nodes)
+            for folder, reason in _other_copies(copies, judged[dirs], nodes).items():
                 left_out.setdefault(folder, reason)
     return left_out
 
@@ -102,7 +102,7 @@ def _shared_partitions(dirs: tuple[Path, ...], partitions: list[Copies]) -> list
     return [min(copies).name for copies in partitions if all(dir_ / min(copies).name in copies for dir_ in dirs)]
 
 
-def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -> dict[Path, str]:
+def _other_copies(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -> dict[Path, str]:
     """Files to leave out so that only the copy in the log.dir `judged` remains (None: no copy), with the reasons."""
     found: dict[Path, str] = {}
     for folder, part in copies.items():
@@ -115,7 +115,9 @@ def _unjudged(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node]) -
     return found
 
 
-def _judged(dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]) -> Path | None:
+def _dir_to_judge(
+    dirs: tuple[Path, ...], partitions: list[str], broker: str, nodes: Mapping[Path, Node]
+) -> Path | None:
     """The latest log.dir, or the one with the broker's name; None if they disagree or both are unknown."""
     latest = _latest({dir_: [_age(dir_, name) for name in partitions] for dir_ in dirs})
     named = [dir_ for dir_ in dirs if broker in (dir_.name, nodes[dir_].named if dir_ in nodes else None)]

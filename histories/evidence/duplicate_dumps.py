@@ -37,7 +37,7 @@ def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
         return parts
     by_log: dict[Log, dict[Part, set[str]]] = {}
     for dump in (part for part in parts if part.kind == "dump"):
-        for topic, partition, file in _dumped(dump):
+        for topic, partition, file in _dumped_segments(dump):
             log = Log(dump.snapshot, dump.broker, topic, partition)
             by_log.setdefault(log, {}).setdefault(dump, set()).add(file)
     reasons: dict[Part, str] = {}
@@ -52,7 +52,7 @@ def _without_place(dump: Part, reason: str) -> Part:
     return replace(dump, kind="left-out", reason=reason, topic=None, partition=None)
 
 
-def _dumped(dump: Part) -> set[tuple[str | None, int | None, str]]:
+def _dumped_segments(dump: Part) -> set[tuple[str | None, int | None, str]]:
     """The topic, partition and segment of each log in a text; one without a name may be any segment."""
     named = dumped_files(dump.path)
     if dump.topic is not None:

@@ -18,12 +18,12 @@ from .parts import Part
 
 def without_foreign_files(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
     """The parts, where each left-out folder is one part with the reason."""
-    parts = _marked(parts, _other_clusters(parts, nodes))
-    parts = _marked(parts, duplicate_copies(parts, nodes))
-    return _marked(parts, _other_topics(parts))
+    parts = _mark_left_out(parts, _other_clusters(parts, nodes))
+    parts = _mark_left_out(parts, duplicate_copies(parts, nodes))
+    return _mark_left_out(parts, _other_topics(parts))
 
 
-def _marked(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
+def _mark_left_out(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
     """The parts, with those in the folders of `reasons` left out."""
     if not reasons:
         return parts

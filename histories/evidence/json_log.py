@@ -25,16 +25,16 @@ def from_json(line: str) -> str:
         if isinstance(fields, dict):
             if isinstance(fields.get("log"), str):
                 return str(fields["log"].rstrip("\n"))
-            time = _time_of(_first(fields, _TIMES))
+            time = _time_of(_first_field(fields, _TIMES))
             if time is not None and isinstance(fields.get("message"), str):
-                level, logger = _first(fields, _LEVELS), _first(fields, _LOGGERS)
+                level, logger = _first_field(fields, _LEVELS), _first_field(fields, _LOGGERS)
                 return (
                     f"[{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03}] {level} {fields['message']} ({logger})"
                 )
     return line
 
 
-def _first(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
+def _first_field(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
     return next((fields[name] for name in names if name in fields), None)
 
 

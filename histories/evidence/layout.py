@@ -26,7 +26,7 @@ from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_owner import logs_in, writer_of
 from .log_prefixes import is_undated
-from .missing_segments import SEGMENT, Folders, FoundFile, concerning, missing_segments, without_copies
+from .missing_segments import SEGMENT, Folders, FoundFile, missing_segments, unreadable_parts, without_copies
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -82,7 +82,7 @@ def find_parts(root: Path) -> list[Part]:
     readable = [part for part in parts if part.kind != "unreadable"]
     found = without_foreign_files(dumps_to_judge(readable), nodes)
     rest = (part for part in parts if part.kind == "unreadable")
-    concerned = [*concerning(rest, found, {path for path, _, _ in missing})]
+    concerned = [*unreadable_parts(rest, found, {path for path, _, _ in missing})]
     return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned, *leftovers(folders)]
 
 

@@ -54,7 +54,7 @@ def missing_segments(partitions: Iterable[Path], folders: Folders) -> Iterator[F
             yield FoundFile(folder / name, relative / name, reason)
 
 
-def concerning(unreadable: Iterable[Part], found: list[Part], missing: Collection[Path]) -> Iterator[Part]:
+def unreadable_parts(unreadable: Iterable[Part], found: list[Part], missing: Collection[Path]) -> Iterator[Part]:
     """The unreadable parts outside the folders that are left out, some as `missing` if no dump replaces them."""
     left_out = {part.path for part in found if part.kind == "left-out"}
     dumps = {(part.snapshot, part.broker, part.topic, part.partition) for part in found if part.kind == "dump"}

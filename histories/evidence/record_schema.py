@@ -34,7 +34,7 @@ class Field:
 def read_fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
     """The fields of a record by name. Raises MalformedRecordError."""
     out = {field.name: field.default for field in fields}
-    for field in _plain(fields, version):
+    for field in _untagged_fields(fields, version):
         out[field.name] = _value(cursor, field, version, flexible)
     if flexible:
         tagged = {field.tag: field for field in fields if field.tag is not None}
@@ -46,7 +46,7 @@ def read_fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, fle
     return out
 
 
-def _plain(fields: tuple[Field, ...], version: int) -> list[Field]:
+def _untagged_fields(fields: tuple[Field, ...], version: int) -> list[Field]:
     return [field for field in fields if field.tag is None and field.since <= version <= field.until]
 
 
@@ -106,7 +106,8 @@ def write_versioned(version: int, fields: tuple[Field, ...], data: Mapping[str, 
 def write_fields(fields: tuple[Field, ...], version: int, flexible: bool, data: Mapping[str, Any]) -> bytes:
     """The bytes of the fields in order, or of their defaults; then of the tagged fields in `data`."""
     plain = b"".join(
-        _bytes(field, version, flexible, data.get(field.name, field.default)) for field in _plain(fields, version)
+        _bytes(field, version, flexible, data.get(field.name, field.default))
+        for field in _untagged_fields(fields, version)
     )
     if not flexible:
         return plain

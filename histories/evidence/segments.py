@@ -120,12 +120,12 @@ def read_segment(path: Path, start: int = 0, end: int | None = None, wanted: Blo
 
     With `wanted`, RECORDS has the markers and the matching records of v2 batches, and PASSED the ranges of the others.
     """
-    return _read(path, start, end, _Reading(start, wanted), True)
+    return _read_range(path, start, end, _Reading(start, wanted), True)
 
 
 def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
     """The batches of a byte range without their records. Each is checked against its CRC."""
-    return _read(path, start, end, _Reading(start), False)
+    return _read_range(path, start, end, _Reading(start), False)
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +133,7 @@ def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
     return parse(np.frombuffer(data, dtype=np.uint8), at, first_offset)
 
 
-def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
+def _read_range(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
@@ -143,15 +143,15 @@ def _read(path: Path, start: int, end: int | None, reading: _Reading, decoded: b
         return reading.segment(empty(BATCHES), empty(RECORDS))
     if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))
-    return _parsed(data, _first_offset_of(path), reading, decoded)
+    return _parse_range(data, _first_offset_of(path), reading, decoded)
 
 
 def parse(data: Bytes, at: int = 0, first_offset: int = 0, wanted: BloomFilter | None = None) -> Segment:
     """The batches and records in bytes at position `at` of their file; offsets begin at first_offset or later."""
-    return _parsed(data, first_offset, _Reading(at, wanted), True)
+    return _parse_range(data, first_offset, _Reading(at, wanted), True)
 
 
-def _parsed(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
+def _parse_range(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
     headers, broken = walk_headers(data, reading.at, first_offset)
     reading.damage += broken
     if not len(headers):

@@ -26,7 +26,7 @@ def recognises(head: bytes) -> bool:
     return _APPEND.search(head) is not None and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b";", b"#")
 
 
-def _read(value: Any) -> str:
+def _list_text(value: Any) -> str:
     if not isinstance(value, tuple):
         raise MalformedError(f"found a read of {dumps(value)[:60]}, expected a vector of elements or nil")
     return "".join(dumps(element) + SEPARATOR for element in value)
@@ -34,4 +34,4 @@ def _read(value: Any) -> str:
 
 def parse(blob: bytes, source: str = "") -> Transactions:  # noqa: ARG001
     """The events of complete lines."""
-    return parse_transactions(blob, Format("append", _STEP, _read))
+    return parse_transactions(blob, Format("append", _STEP, _list_text))

@@ -86,7 +86,7 @@ def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
             continue
         plain = candidates["text"].str.contains(_pattern(order, "op"))
         rest = candidates.filter(~plain)
-        annotated = _annotated(rest, order)
+        annotated = _with_annotations(rest, order)
         common = candidates.filter(plain)
         if annotated.height:
             common = pl.concat([common, annotated], how="diagonal").sort("line")
@@ -105,7 +105,7 @@ def _pattern(order: tuple[str, ...], op: str) -> str:
     return rf"^\{{{', '.join(_ENTRIES[op if name == 'op' else name] for name in order)}\}}\r?$"
 
 
-def _annotated(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
+def _with_annotations(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFrame:
     """The lines that begin with these entries, without their further entries, and with the columns of those."""
     if order[-1] == "op":  # in a poll's value, a list of records follows a comma and a key
         before = r"^(\{.*? :value .*?), :[a-z?-]+ (?:[^\[ ]|\[[^\[\]])"

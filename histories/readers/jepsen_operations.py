@@ -40,7 +40,10 @@ def event(line: bytes) -> dict[str, Any] | None:
 
 def notes(operation: dict[str, Any]) -> dict[str, Any]:
     """The columns of entries that any operation may have."""
-    return {"error": _plain(operation.get("error")), "rebalanced": _rebalanced(operation.get("rebalance-log"))}
+    return {
+        "error": _plain_text(operation.get("error")),
+        "rebalanced": _rebalanced_keys(operation.get("rebalance-log")),
+    }
 
 
 def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
@@ -124,12 +127,12 @@ def _record(key: Any, offset: Any, value: Any) -> dict[str, Any]:
 
 
 def _fault(function: Any, value: Any) -> dict[str, Any]:
-    name = _plain(function) or ""
-    fault = {"kind": _HEALS.get(name) or _FAULTS.get(name, name), "value": _plain(value)}
+    name = _plain_text(function) or ""
+    fault = {"kind": _HEALS.get(name) or _FAULTS.get(name, name), "value": _plain_text(value)}
     return {"f": "heal" if name in _HEALS else "fault", "fault": json.dumps(fault, ensure_ascii=False)}
 
 
-def _rebalanced(log: Any) -> list[str] | None:
+def _rebalanced_keys(log: Any) -> list[str] | None:
     """The keys of a :rebalance-log, each once, in order."""
     if log is None:
         return None
@@ -176,7 +179,7 @@ def text_of(form: Any) -> str:
     return edn.dumps(form)
 
 
-def _plain(form: Any) -> str | None:
+def _plain_text(form: Any) -> str | None:
     """A readable text, which may be ambiguous."""
     match form:
         case None:

@@ -72,7 +72,7 @@ def read_group(path: str, group: int) -> RowGroup:
 
     try:
         found = Path(path).stat()
-        file = _opened(path, found.st_ino, found.st_size, found.st_mtime_ns)
+        file = _open_file(path, found.st_ino, found.st_size, found.st_mtime_ns)
         described, metadata = file.metadata.row_group(group), file.schema.metadata or {}
         names = [name for name in EVENTS if name in file.schema.names and name != "line"]
         rows = file.rows.slice(file.firsts[group], described.num_rows)
@@ -103,7 +103,7 @@ class _Opened(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _opened(path: str, *version: int) -> _Opened:  # noqa: ARG001 - a file that was replaced is opened again
+def _open_file(path: str, *version: int) -> _Opened:  # noqa: ARG001 - a file that was replaced is opened again
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:

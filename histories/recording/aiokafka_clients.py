@@ -47,13 +47,13 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         super().__init__(**settings)
         is_idempotent = bool(settings.get("enable_idempotence") or settings.get("transactional_id"))
         defaults = {"acks": "all" if is_idempotent else 1, "enable_idempotence": is_idempotent}
-        recorder.configure(process, **_recorded({**defaults, **settings}))
+        recorder.configure(process, **_recorded_settings({**defaults, **settings}))
 
     async def send(
         self, topic: str, value: Any = None, key: Any = None, partition: int | None = None, *more: Any, **named: Any
     ) -> Any:
         """As aiokafka.AIOKafkaProducer.send; the future that it returns completes the send."""
-        value, key = _converted(self._value_bytes, value), _converted(self._key_bytes, key)
+        value, key = _convert(self._value_bytes, value), _convert(self._key_bytes, key)
         if self._transaction is not None:
             step = self._transaction.send(topic, value, key=key, partition=partition)
             future = await super().send(topic, value, key, partition, *more, **named)
@@ -121,7 +121,7 @@ class AIOKafkaConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
         self._key_of, self._value_of = key_deserializer, value_deserializer
         super().__init__(**settings)
         defaults = {"enable_auto_commit": True, "auto_offset_reset": "latest", "isolation_level": "read_uncommitted"}
-        recorder.configure(process, **_recorded({**defaults, **settings}))
+        recorder.configure(process, **_recorded_settings({**defaults, **settings}))
         if topics:
             self.subscribe(topics)
 
@@ -196,7 +196,7 @@ class AIOKafkaConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
     def _deserialized(self, record: Any) -> Any:
         if self._key_of is None and self._value_of is None:
             return record
-        key, value = _converted(self._key_of, record.key), _converted(self._value_of, record.value)
+        key, value = _convert(self._key_of, record.key), _convert(self._value_of, record.value)
         return dataclasses.replace(record, key=key, value=value)
 
     async def note_assigned(self, partitions: Any) -> None:
@@ -238,7 +238,7 @@ async def _finished(result: Any) -> None:
         await result
 
 
-def _converted(convert: Convert | None, value: Any) -> Any:
+def _convert(convert: Convert | None, value: Any) -> Any:
     """As aiokafka does: a None value goes through the converter, too."""
     return value if convert is None else convert(value)
 
@@ -248,7 +248,7 @@ def _offsets(offsets: Mapping[Any, Any]) -> dict[Any, Any]:
     return {place: at[0] if isinstance(at, tuple) else at for place, at in offsets.items()}
 
 
-def _recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _recorded_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings for run.json, by Kafka's names."""
     named = {name.replace("_", "."): value for name, value in settings.items()}
     return {"client": f"aiokafka {aiokafka.__version__}", **without_secrets(named)}

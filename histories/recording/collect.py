@@ -63,11 +63,11 @@ def sources_of(arguments: Iterable[str]) -> list[Source]:
             found.append(Source(broker, Path(path), given=Path(path), is_named=True, shown=path))
         else:
             _need_folder(Path(argument))
-            found += _unnamed(Path(argument), argument)
+            found += _folders_below(Path(argument), argument)
     return found
 
 
-def _unnamed(given: Path, shown: str) -> list[Source]:
+def _folders_below(given: Path, shown: str) -> list[Source]:
     """The brokers' folders below one. Raises UsageError if it has neither a disk with an id nor a log with one."""
     disks = sorted(_files(given, lambda name: name == META))
     by_broker: dict[str, set[Path]] = {}
@@ -110,7 +110,7 @@ def fetch_sources(
             shown = f"{place.host}:{place.folder}"
             found.append(Source(place.broker, copy, True, copy, True, shown))
         else:
-            found += [source._replace(is_copy=True) for source in _unnamed(copy, argument)]
+            found += [source._replace(is_copy=True) for source in _folders_below(copy, argument)]
     return found, problems
 
 
@@ -131,7 +131,7 @@ def collect(
             _copy_disks(source, done, frozenset(topics), internal)
     given = {source.given: source for source in sources if not source.is_named}
     for source in {source.given: source for source in sources}.values():
-        done.left_out += [f"{_shown(source, file)}: {_DUMP}" for file in _dumps(source.given)]
+        done.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in _dumps(source.given)]
     if logs:
         for source in [*(source for source in sources if source.is_named), *given.values()]:
             _copy_logs(source, done)
@@ -142,7 +142,7 @@ def collect(
                 for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
                 if not any(file.is_relative_to(home) for home in homes)
             }
-            done.left_out += [_NAMELESS.format(_shown(source, disk)) for disk in sorted(stray)]
+            done.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in sorted(stray)]
     if not done.files:
         raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
     return done
@@ -193,10 +193,10 @@ def _copy_disks(source: Source, done: Collected, topics: frozenset[str], interna
         if not _is_wanted(place, topics, internal):
             continue
         if (done.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
-            place = _free(done.target / home, file.relative_to(source.folder))
+            place = _free_path(done.target / home, file.relative_to(source.folder))
         meaning = leftover_of(file.parent.name)
         if done.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
-            done.logs.append(f"{_shown(source, file)}: of {meaning}, which `check` does not judge")
+            done.logs.append(f"{_shown_path(source, file)}: of {meaning}, which `check` does not judge")
 
 
 def _dumps(folder: Path) -> list[Path]:
@@ -207,7 +207,7 @@ def _copy_logs(source: Source, done: Collected) -> None:
     """Copies the logs below the given folder for the brokers that `check` would name."""
     files = _files(source.given, lambda name: may_be_log_by_content(name) or name == META)
     for log in find_logs(source.given, (file for file in files if not is_dump_file(file))):
-        shown = _shown(source, log.path)
+        shown = _shown_path(source, log.path)
         if log.reason:
             done.left_out.append(f"{shown}: {log.reason}")
             continue
@@ -216,7 +216,7 @@ def _copy_logs(source: Source, done: Collected) -> None:
             home = Path("brokers") / brokers[0]
             place = home / log.path.name
             if (done.target / place).exists():
-                place = home / _free(done.target / home, log.path.relative_to(source.given))
+                place = home / _free_path(done.target / home, log.path.relative_to(source.given))
         else:  # its lines decide
             place = _free_name(done.target, log.path.name)
         if done.put(source, log.path, place):
@@ -230,7 +230,7 @@ def _of_brokers(brokers: list[str]) -> str:
     return f"of broker{'s' if len(brokers) > 1 else ''} {', '.join(brokers)}"
 
 
-def _shown(source: Source, file: Path) -> str:
+def _shown_path(source: Source, file: Path) -> str:
     return (PurePosixPath(source.shown) / file.relative_to(source.given).as_posix()).as_posix()
 
 
@@ -285,7 +285,7 @@ def _is_of_disk(file: PurePath) -> bool:
     return file.name in (META, *OFFSET_CHECKPOINTS) or not is_named_as_partition
 
 
-def _free(home: Path, file: Path) -> Path:
+def _free_path(home: Path, file: Path) -> Path:
     """A path for a file in a folder of its own of its broker's folder."""
     return next(place for n in itertools.count(1) if not (home / (place := Path(f"more-{n}") / file)).exists())
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .kafka_clients import confluent_kafka, group_of_metadata, group_setting, recorded
+from .kafka_clients import confluent_kafka, group_of_metadata, group_setting, recorded_config
 from .open_operations import Transaction
 from .recorder import Recorder
 
@@ -58,7 +58,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._is_commit_open = False  # whether a commit was requested and its outcome is not known
         self._groups: set[str | None] = set()  # whose offsets its transactions commit
         super().__init__(config)
-        recorder.configure(process, **recorded({**_producer_defaults(config), **config}))
+        recorder.configure(process, **recorded_config({**_producer_defaults(config), **config}))
 
     def produce(
         self,
@@ -76,12 +76,12 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         arguments = {"value": value, "key": key, "partition": partition, **more}
         if self._transaction is not None:
             step = self._transaction.send(topic, value, **place)
-            super().produce(topic, on_delivery=_both(step.on_delivery, report), **arguments)
+            super().produce(topic, on_delivery=_call_both(step.on_delivery, report), **arguments)
             return
         with self._recorder.send(self._process, topic, value, **place) as send:
             complete = send.on_delivery
             try:
-                super().produce(topic, on_delivery=_both(complete, report), **arguments)
+                super().produce(topic, on_delivery=_call_both(complete, report), **arguments)
             except BaseException as error:
                 send.error(error)
                 raise
@@ -182,7 +182,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         self._is_cooperative = "cooperative" in strategy or config.get("group.protocol") == "consumer"
         self._rebalancing: list[Any] | None = None  # in a rebalance: what was assigned so far
         super().__init__({**config, "on_commit": self._committed})
-        recorder.configure(process, **recorded(config))
+        recorder.configure(process, **recorded_config(config))
 
     def poll(self, *arguments: Any, **more: Any) -> Any:
         """As confluent_kafka.Consumer.poll."""
@@ -324,7 +324,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
             commit.ok() if error is None else commit.error(error)
 
 
-def _both(complete: Callback, report: Callback | None) -> Callback:
+def _call_both(complete: Callback, report: Callback | None) -> Callback:
     """A delivery report for the recorder, and then for the application."""
     if report is None:
         return complete

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ..errors import LogjudgeError
-from .kafka_clients import confluent_kafka, make, recorded
+from .kafka_clients import confluent_kafka, make, recorded_config
 from .permissions import refuse
 from .session import Session
 from .topics import metadata
@@ -26,12 +26,12 @@ def read_to_the_end(session: Session) -> None:
     try:
         # The consumer requests the ends, and its isolation level decides whether they are last stable offsets.
         session.recorder.configure(ADMIN, role=ADMIN, **{"isolation.level": own["isolation.level"]})
-        session.recorder.configure(FINAL, **recorded(config))
+        session.recorder.configure(FINAL, **recorded_config(config))
         bounds = _bounds(session, consumer)
         starts = [library.TopicPartition(topic, number, low) for (topic, number), (low, _) in bounds.items()]
         session.recorder.assign(FINAL, starts)
         consumer.assign(starts)
-        _read(session, consumer, {place: high for place, (_, high) in bounds.items()})
+        _read_to_ends(session, consumer, {place: high for place, (_, high) in bounds.items()})
     finally:
         consumer.close()
 
@@ -78,7 +78,7 @@ def _watermarks(consumer: Any, partition: Any) -> tuple[int, int]:
             return int(low), int(high)
 
 
-def _read(session: Session, consumer: Any, ends: dict[tuple[str, int], int]) -> None:
+def _read_to_ends(session: Session, consumer: Any, ends: dict[tuple[str, int], int]) -> None:
     at_end = confluent_kafka().KafkaError._PARTITION_EOF
     left = {place for place, high in ends.items() if high > 0}
     end = time.monotonic() + READ_SECONDS

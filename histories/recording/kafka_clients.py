@@ -67,7 +67,7 @@ class ClientSettings:
         return {**CONSUMER, "group.id": group, **own, **self.consumer}
 
 
-def recorded(config: Mapping[str, Any]) -> dict[str, Any]:
+def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """A client's configuration for run.json, with the name of its library."""
     return {"client": f"confluent-kafka {confluent_kafka().__version__}", **without_secrets(config)}
 
@@ -76,7 +76,9 @@ def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
     """A client's configuration without secrets, callbacks and the like."""
     plain = {name: value for name, value in config.items() if isinstance(value, str | int | bool)}
     return {
-        name: value if name == "acks" else typed(value) for name, value in plain.items() if not _SECRET.search(name)
+        name: value if name == "acks" else typed_value(value)
+        for name, value in plain.items()
+        if not _SECRET.search(name)
     }
 
 
@@ -95,7 +97,7 @@ def group_setting(groups: Collection[str | None]) -> dict[str, str | None]:
     return {"group.id": next(iter(groups)) if len(groups) == 1 else None}
 
 
-def typed(value: str | int | bool) -> str | int | bool:
+def typed_value(value: str | int | bool) -> str | int | bool:
     """A setting's value as run.json has it: numbers and booleans as such."""
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"

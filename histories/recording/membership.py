@@ -40,7 +40,7 @@ def _pair(member: Any) -> tuple[str, int]:
         name, generation = member
     elif callable(getattr(member, "consumer_group_metadata", None)):
         try:
-            return _unpacked(member.consumer_group_metadata())
+            return _unpack_metadata(member.consumer_group_metadata())
         except RuntimeError:  # it is being closed
             return "", -1
     elif callable(getattr(member, "group_metadata", None)):
@@ -56,7 +56,7 @@ def _pair(member: Any) -> tuple[str, int]:
     raise UsageError(f"found {(name, generation)!r:.80}, expected {_EXPECTED}")
 
 
-def _unpacked(metadata: Any) -> tuple[str, int]:
+def _unpack_metadata(metadata: Any) -> tuple[str, int]:
     """Member id and generation of librdkafka's bytes; none of a consumer without a group, or of another layout."""
     if not isinstance(metadata, bytes) or not metadata.startswith(_MAGIC):
         return "", -1

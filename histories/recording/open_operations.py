@@ -213,7 +213,7 @@ class Step:
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
         """The place at which the message was acknowledged."""
-        self._fields.update(_placed(partition, offset))
+        self._fields.update(_placed_fields(partition, offset))
 
     def on_delivery(self, error: Any, message: Any) -> None:
         """A delivery callback for confluent-kafka; an error is the transaction's to report."""
@@ -285,7 +285,7 @@ class Transaction(OpenOperation):
         self._journal.transactions.pop(self._op, None)
 
 
-def _placed(partition: int | None, offset: int | None) -> Fields:
+def _placed_fields(partition: int | None, offset: int | None) -> Fields:
     placed: Fields = {} if partition is None else {"partition": int(partition)}
     return {**placed, "offset": offset_of(offset)}
 

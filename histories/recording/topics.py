@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import LogjudgeError, UsageError
-from .kafka_clients import ClientSettings, confluent_kafka, make, typed
+from .kafka_clients import ClientSettings, confluent_kafka, make, typed_value
 from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
@@ -174,7 +174,7 @@ def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, 
             "partitions": len(partitions),
             "replication.factor": min(map(len, assignment)),
             "replica.assignment": assignment,
-            **{setting: typed(value) for setting, value in topic.config.items()},
+            **{setting: typed_value(value) for setting, value in topic.config.items()},
         }
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         try:
@@ -183,6 +183,6 @@ def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, 
             settings = {}
         for setting in settings.values():
             if setting.value is not None and (setting.name in DECISIVE or not setting.is_default):
-                about[setting.name] = typed(setting.value)
+                about[setting.name] = typed_value(setting.value)
         found[name] = about
     return found

@@ -42,13 +42,13 @@ STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
 
 def membership_content(cluster: Cluster, group: str, record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a record about members; a tombstone has no value."""
-    kind, value = _described(cluster, record)
+    kind, value = _kind_and_value(cluster, record)
     schema = WRITTEN[kind]
     key = write_versioned(kind, schema.key, {"group": group, "member": record.member})
     return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(schema.value, 0, True, value)
 
 
-def _described(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[str, Any]]:
+def _kind_and_value(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[str, Any]]:
     """The kind of a record, and the fields of its value."""
     config = cluster.config
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .pages import GENERATED
-from .request import adjusted
+from .request import with_overrides
 from .scenarios import by_theme, load
 from .truth_file import read_before_loss, truth
 
@@ -56,7 +56,7 @@ def _trade_off() -> list[str]:
         for unclean in (True, False):
             settings = {_UNCLEAN: unclean, _LEAST: least}
             original = load(_SCENARIO)
-            scenario = adjusted(original, variant=None, seed=None, settings=settings)
+            scenario = with_overrides(original, variant=None, seed=None, settings=settings)
             known = truth(scenario.run(), scenario, {})
             lost = known["lost_acked_count"]
             changed = [(name, value) for name, value in settings.items() if original.options[name] != value]

@@ -25,19 +25,19 @@ MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 def simulate_request(
     out: Path, file: Path | None, faults: Iterable[str], fault_count: int, **overrides: Any
 ) -> tuple[Written, Scenario]:
-    """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and the options of `adjusted`.
+    """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and `overrides`.
 
     Returns the bundle and the scenario that was simulated. Raises UsageError.
     """
     base = scenario_file.read(file) if file is not None else Scenario(out.name, "kip-320", defaults=OWN_VERSION)
     try:
-        scenario = _with_drawn_faults(adjusted(base, **overrides), faults, fault_count)
+        scenario = _with_drawn_faults(with_overrides(base, **overrides), faults, fault_count)
     except ConfigError as error:
         raise UsageError(str(error)) from error
     return write_simulated(scenario, out), scenario
 
 
-def adjusted(
+def with_overrides(
     scenario: Scenario,
     *,
     variant: str | None,

@@ -65,22 +65,22 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         if key not in KEYS:
             raise InputError(source, f"the key {key!r}", f"one of {', '.join(KEYS)}")
     brokers = {
-        _number(b, source): flatten(_typed({b: options}, b, dict, {}, source), source)
-        for b, options in _typed(data, "broker", dict, {}, source).items()
+        _number(b, source): flatten(_typed_value({b: options}, b, dict, {}, source), source)
+        for b, options in _typed_value(data, "broker", dict, {}, source).items()
     }
     faults = tuple(_fault(entry, source) for entry in _list(data, "fault", dict, source))
     return Scenario(
-        name=_typed(data, "name", str, Path(source).stem, source),
-        variant=_typed(data, "variant", str, default_variant, source),
-        seed=_typed(data, "seed", int, 0, source),
-        options=flatten(_typed(data, "config", dict, {}, source), source),
+        name=_typed_value(data, "name", str, Path(source).stem, source),
+        variant=_typed_value(data, "variant", str, default_variant, source),
+        seed=_typed_value(data, "seed", int, 0, source),
+        options=flatten(_typed_value(data, "config", dict, {}, source), source),
         per_broker=brokers,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
-        title=_typed(data, "title", str, "", source),
-        story=_typed(data, "story", str, "", source).strip(),
-        source=_typed(data, "source", str, "", source),
-        theme=_typed(data, "theme", str, "", source),
-        picture=_typed(data, "picture", str, "swimlane", source),
+        title=_typed_value(data, "title", str, "", source),
+        story=_typed_value(data, "story", str, "", source).strip(),
+        source=_typed_value(data, "source", str, "", source),
+        theme=_typed_value(data, "theme", str, "", source),
+        picture=_typed_value(data, "picture", str, "swimlane", source),
         breaks=_invariants(data, source),
         causes=_list(data, "causes", str, source),
         defaults=_defaults(data, source),
@@ -91,7 +91,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
 _TYPE_NAMES = {str: "text", int: "a whole number", dict: "a table"}
 
 
-def _typed(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
+def _typed_value(table: Mapping[str, Any], key: str, kind: type, default: Any, source: str) -> Any:
     found = table.get(key, default)
     if type(found) is not kind:  # not isinstance: true is no number
         raise InputError(source, f"{key} = {shortened(repr(found))}", _TYPE_NAMES[kind])
@@ -131,7 +131,7 @@ def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:
 
 
 def _defaults(data: Mapping[str, Any], source: str) -> str:
-    named = _typed(data, "defaults", str, OWN_VERSION, source)
+    named = _typed_value(data, "defaults", str, OWN_VERSION, source)
     if named not in (LATEST, OWN_VERSION):
         raise InputError(source, f"defaults = {shortened(repr(named))}", f'"{OWN_VERSION}" or "{LATEST}"')
     return str(named)
@@ -159,14 +159,14 @@ def _fault(entry: Mapping[str, Any], source: str) -> Fault:
     for key in entry:
         if key not in FAULT_KEYS:
             raise InputError(source, f"the key {key!r} of a fault", f"one of {', '.join(FAULT_KEYS)}")
-    kind = _typed(entry, "kind", str, "", source)
+    kind = _typed_value(entry, "kind", str, "", source)
     _check_name("fault", kind, FAULTS, "`logjudge simulate --help` lists all faults", source)
     return Fault(
         at=_microseconds(entry.get("at_ms", 0), source),
         kind=kind,
         nodes=_list(entry, "nodes", int, source),
         lasts=_microseconds(entry.get("for_ms", 0), source),
-        amount=_typed(entry, "amount", int, 0, source),
+        amount=_typed_value(entry, "amount", int, 0, source),
         to=_list(entry, "to", int, source),
     )
 

@@ -40,11 +40,11 @@ Content = Callable[[Batch, int], tuple[bytes | None, bytes | None]]
 def values_of(partition: int, keys: Keys | None) -> Content:
     """The content of a topic's partition: values without keys, or with those of a compacted topic."""
     if keys is not None:
-        return lambda batch, index: _keyed(keys, batch.producer, partition, batch.first + index)
+        return lambda batch, index: _value_and_key(keys, batch.producer, partition, batch.first + index)
     return lambda batch, index: (None, value(batch.producer, partition, batch.first + index).encode())
 
 
-def _keyed(keys: Keys, producer: int, partition: int, number: int) -> tuple[bytes, bytes | None]:
+def _value_and_key(keys: Keys, producer: int, partition: int, number: int) -> tuple[bytes, bytes | None]:
     text = None if keys.is_tombstone(producer, partition, number) else value(producer, partition, number).encode()
     return key_name(keys.key(producer, partition, number)).encode(), text
 

@@ -52,9 +52,11 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     config = cluster.config
     name_of, named = config.log_name, _record_names(config)
     values: dict[str, list[list[Any]]] = {}
-    nowhere = {name_of(p): _listed(acks, p, named) for p, acks in enumerate(missing_everywhere(cluster)) if acks}
+    nowhere = {
+        name_of(p): _offsets_with_values(acks, p, named) for p, acks in enumerate(missing_everywhere(cluster)) if acks
+    }
     for one in gone:
-        values.setdefault(name_of(one.partition), []).extend(_listed([one.ack], one.partition, named))
+        values.setdefault(name_of(one.partition), []).extend(_offsets_with_values([one.ack], one.partition, named))
     read = sum(one.ack.count for one in gone if one.was_read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
@@ -93,7 +95,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
-            [_listed([before], p, named)[-1][1], _listed([ack], p, named)[0][1]]
+            [_offsets_with_values([before], p, named)[-1][1], _offsets_with_values([ack], p, named)[0][1]]
             for p in range(config.data_partitions)
             for ack, before in offset_regressions(ledger.acks[p])
         ],
@@ -107,8 +109,8 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "unclean_elections": ledger.unclean_elections,
         "isr_shrinks": ledger.shrinks,
         "led_by_two": _led_by_two(cluster),
-        **_consumed(cluster),
-        **_coordinated(cluster),
+        **_consumers_truth(cluster),
+        **_coordinators_truth(cluster),
         "final": cluster.final,
         "protocol_events": cluster.loop.processed,
     }
@@ -126,7 +128,7 @@ def _led_by_two(cluster: Cluster) -> list[dict[str, Any]]:
     ]
 
 
-def _coordinated(cluster: Cluster) -> dict[str, Any]:
+def _coordinators_truth(cluster: Cluster) -> dict[str, Any]:
     """The truth of the group, of transactions and of copies, where the run has them."""
     found = {
         "group": group_truth(cluster),
@@ -136,7 +138,7 @@ def _coordinated(cluster: Cluster) -> dict[str, Any]:
     return {name: numbers for name, numbers in found.items() if numbers is not None}
 
 
-def _consumed(cluster: Cluster) -> dict[str, Any]:
+def _consumers_truth(cluster: Cluster) -> dict[str, Any]:
     """Resets of consumers' positions, and the offsets that they handled."""
     name_of, ledger = cluster.config.log_name, cluster.ledger
     return {
@@ -167,7 +169,7 @@ def _record_names(config: Config) -> Name:
     return name
 
 
-def _listed(acks: list[Ack], partition: int, named: Name) -> list[list[Any]]:
+def _offsets_with_values(acks: list[Ack], partition: int, named: Name) -> list[list[Any]]:
     """(offset, value) of each record."""
     return [
         [ack.base + i, named(ack.producer, partition, ack.first + i, ack.base + i)]
@@ -206,7 +208,9 @@ def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, 
                 "leader_epoch": one.epoch,
                 "time": one.time * 1000,
                 "read_before": any(other.was_read for other in run),
-                "values": [name for other in run for _, name in _listed([other.ack], one.partition, named)],
+                "values": [
+                    name for other in run for _, name in _offsets_with_values([other.ack], one.partition, named)
+                ],
             }
         )
     return found

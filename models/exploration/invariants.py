@@ -104,7 +104,7 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
         ranges = cluster.log_ranges()
         if not live or not all(consumer.has_caught_up(ranges) for consumer in live):
             return []
-        found = _missed(cluster, "no member of the group", cluster.group.handled, live)
+        found = _first_gaps(cluster, "no member of the group", cluster.group.handled, live)
         if cluster.config.poison != "crash":
             return found
         # The members never pass the record. A group that is behind has lost nothing.
@@ -115,11 +115,11 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
     return [
         breach
         for consumer in live
-        for breach in _missed(cluster, f"{consumer.name} never", handled.get(consumer.name, {}), [consumer])
+        for breach in _first_gaps(cluster, f"{consumer.name} never", handled.get(consumer.name, {}), [consumer])
     ]
 
 
-def _missed(
+def _first_gaps(
     cluster: Cluster, subject: str, handled: Mapping[int, Ranges], consumers: Iterable[Consumer]
 ) -> list[Breach]:
     """The first gap in each partition of the final log between what was handled and what these consumers handle now."""
@@ -146,7 +146,7 @@ def _first_gap(ranges: Ranges, start: int, end: int) -> tuple[int, int] | None:
     return (at, end) if at < end else None
 
 
-def _recorded(name: str) -> Callable[[Cluster], list[Breach]]:
+def _recorded_breaches(name: str) -> Callable[[Cluster], list[Breach]]:
     def check(cluster: Cluster) -> list[Breach]:
         return [breach for breach in cluster.ledger.breaches if breach.invariant == name]
 
@@ -163,19 +163,19 @@ class Invariant(NamedTuple):
 INVARIANTS: dict[str, Invariant] = {
     "no-acknowledged-loss": Invariant(no_acknowledged_loss, "an acknowledged record stays in the log"),
     "no-committed-loss": Invariant(
-        _recorded("no-committed-loss"),
+        _recorded_breaches("no-committed-loss"),
         "a new leader holds every record that was below a leader's high watermark",
     ),
     "no-divergence": Invariant(no_divergence, "in the end all replicas hold the same records"),
-    "one-leader-per-epoch": Invariant(_recorded("one-leader-per-epoch"), "one broker leads in a leader epoch"),
+    "one-leader-per-epoch": Invariant(_recorded_breaches("one-leader-per-epoch"), "one broker leads in a leader epoch"),
     "no-duplicates": Invariant(lambda cluster: _repeats(cluster, "no-duplicates"), "no value is in a log twice"),
     "no-reordering": Invariant(
         lambda cluster: _repeats(cluster, "no-reordering"), "a producer's values keep their order"
     ),
     "no-false-shrink": Invariant(
-        _recorded("no-false-shrink"), "no follower that catches up in time is removed from the ISR"
+        _recorded_breaches("no-false-shrink"), "no follower that catches up in time is removed from the ISR"
     ),
-    "no-stale-read": Invariant(_recorded("no-stale-read"), "a poll returns what was acknowledged before it"),
+    "no-stale-read": Invariant(_recorded_breaches("no-stale-read"), "a poll returns what was acknowledged before it"),
     "no-consumer-loss": Invariant(no_consumer_loss, "a consumer handles every record"),
     "newest-value-stays": Invariant(newest_value_stays, "a key of a compacted topic keeps its newest value"),
     "one-owner": Invariant(

@@ -53,8 +53,8 @@ def spread(assignment: str) -> Spread:
     survivors = [broker for broker in cluster.broker_ids if broker != DEAD]
     return Spread(
         assignment,
-        _led(cluster, leaders, DIES, list(cluster.broker_ids)),
-        _led(cluster, leaders, MEASURED.start, survivors),
+        _count_led(cluster, leaders, DIES, list(cluster.broker_ids)),
+        _count_led(cluster, leaders, MEASURED.start, survivors),
         _records(cluster, leaders, survivors),
     )
 
@@ -62,7 +62,7 @@ def spread(assignment: str) -> Spread:
 Leaders = dict[tuple[int, int], tuple[int, int]]  # partition, leader epoch -> since when, broker
 
 
-def _led(cluster: Cluster, leaders: Leaders, time: int, brokers: list[int]) -> dict[int, int]:
+def _count_led(cluster: Cluster, leaders: Leaders, time: int, brokers: list[int]) -> dict[int, int]:
     """The number of partitions that each broker led at a time."""
     latest: dict[int, int] = {}
     for (partition, _), (since, node) in sorted(leaders.items()):

@@ -49,7 +49,7 @@ def narrate(
     lines += _breach_lines(cluster, tracer, breaches)
     lines.sort(key=itemgetter(0))
     merged = [next(same) for _, same in groupby(lines, key=itemgetter(1))]
-    return [f"{number}. {line}" for number, line in enumerate(_shortened(merged, limit), 1)]
+    return [f"{number}. {line}" for number, line in enumerate(_shorten(merged, limit), 1)]
 
 
 def _client_lines(tracer: Tracer) -> list[Line]:
@@ -60,7 +60,7 @@ def _client_lines(tracer: Tracer) -> list[Line]:
     return lines
 
 
-def _shortened(lines: list[Line], limit: int) -> list[str]:
+def _shorten(lines: list[Line], limit: int) -> list[str]:
     """The lines as text. If there are too many, the middle ones of those that may be omitted are."""
     spare = [number for number, line in enumerate(lines) if not line[2]]
     room = max(limit // 2, limit - (len(lines) - len(spare)))
@@ -89,7 +89,7 @@ def _breach_lines(cluster: Cluster, tracer: Tracer, breaches: list[Breach]) -> l
             more = f" (and {left} more)" if left else ""
             where = _where(cluster, breach.partition)
             lines.append((breach.time, f"{where}{name} is broken: {breach.text}{more}", True))
-            for one in (*_values(cluster, breach)[:MAX_BREACHES], *_overtaking(cluster, breach)):
+            for one in (*_values(cluster, breach)[:MAX_BREACHES], *_overtaking_values(cluster, breach)):
                 if not any(one.overlaps(other) for other in concerned):
                     concerned.append(one)
     for one in concerned:
@@ -141,7 +141,7 @@ def _values(cluster: Cluster, breach: Breach) -> list[Values]:
     return []
 
 
-def _overtaking(cluster: Cluster, breach: Breach) -> list[Values]:
+def _overtaking_values(cluster: Cluster, breach: Breach) -> list[Values]:
     """For a reordering: the producer's first values that precede the late ones, though they were sent later."""
     log = cluster.leader_log(breach.partition) if breach.invariant == "no-reordering" else None
     late = log.at(breach.base) if log is not None else None

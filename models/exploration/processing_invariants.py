@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..replication.cluster import Cluster
 from ..replication.copy_ledger import Copy, Source
 from ..replication.ledger import Breach
-from ..replication.storage.transactions import committed
+from ..replication.storage.transactions import committed_batches
 from .transaction_invariants import visible_batches
 
 
@@ -33,7 +33,7 @@ def committed_offsets(cluster: Cluster) -> dict[int, int] | None:
     if log is None:
         return None
     found: dict[int, tuple[int, int]] = {}  # partition -> offset of the record, committed offset
-    for batch in committed(log.batches(), log.end):
+    for batch in committed_batches(log.batches(), log.end):
         records = cluster.coordinator_logs.group_records[batch.first : batch.values_end]
         for at, record in enumerate(records, batch.base):
             if record.committed is not None:
@@ -56,7 +56,7 @@ def _breaches(cluster: Cluster, invariant: str, is_broken: Callable[[int, bool],
     found = []
     for (partition, offset), copies, is_handled in _sources(cluster):
         if is_broken(copies, is_handled):
-            sentence = _counted(cluster.config.log_name(partition), offset, copies, is_handled)
+            sentence = _count_text(cluster.config.log_name(partition), offset, copies, is_handled)
             found.append(Breach(invariant, cluster.loop.now, partition, sentence, offset, offset + 1))
     return found
 
@@ -76,13 +76,13 @@ def _sources(cluster: Cluster) -> Iterator[_SourceCopies]:
     copies = visible_copies(cluster)
     for partition in range(config.partitions):
         replica = cluster.leader_replica(partition)
-        for batch in committed(replica.log.batches(), replica.stable_end) if replica is not None else ():
+        for batch in committed_batches(replica.log.batches(), replica.stable_end) if replica is not None else ():
             for offset in range(batch.base, batch.end):
                 source = Source(partition, offset)
                 yield _SourceCopies(source, copies[source], offset < offsets.get(partition, 0))
 
 
-def _counted(name: str, offset: int, copies: int, is_handled: bool) -> str:
+def _count_text(name: str, offset: int, copies: int, is_handled: bool) -> str:
     have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
     place = "behind" if is_handled else "not behind"
     return f"{name}@{offset} has {have}, and the group's committed offset is {place} it"

@@ -35,7 +35,7 @@ class Copied:
     is_repeated: bool
 
 
-def copied(cluster: Cluster) -> list[Copied]:
+def copied_ranges(cluster: Cluster) -> list[Copied]:
     """The committed copies of a finished run in order of time, as few ranges."""
     found: list[Copied] = []
     seen: set[tuple[int, int]] = set()

@@ -50,7 +50,7 @@ Pattern = Callable[[Draw, Config, int], list[Fault]]  # draws faults that begin 
 SESSION = 1500 * MS  # the patterns' times are for this broker.session.timeout.ms, and scale with it
 
 
-def _scaled(rng: Draw, config: Config, low: int, high: int) -> int:
+def _scaled_time(rng: Draw, config: Config, low: int, high: int) -> int:
     """A time between `low` and `high` milliseconds, in proportion to the session timeout."""
     return rng.time(low, high) * max(config.session_timeout, SESSION) // SESSION
 
@@ -71,7 +71,7 @@ def _single(kind: str, most: int, low: int, high: int, amounts: tuple[int, int] 
     def draw(rng: Draw, config: Config, at: int) -> list[Fault]:
         nodes = rng.some(_brokers(config), rng.between(1, min(most, config.brokers))) if most else ()
         amount = rng.between(*amounts) if amounts[1] else 0
-        return [Fault(at, kind, nodes, _scaled(rng, config, low, high), amount)]
+        return [Fault(at, kind, nodes, _scaled_time(rng, config, low, high), amount)]
 
     return draw
 
@@ -116,7 +116,7 @@ def _unclean(rng: Draw, config: Config, at: int) -> list[Fault]:
     return [Fault(at, "crash", others, alone + dark), Fault(at + alone, "crash", (leader,), dark + back)]
 
 
-def _rolling(rng: Draw, config: Config, at: int) -> list[Fault]:
+def _rolling_restarts(rng: Draw, config: Config, at: int) -> list[Fault]:
     pause = rng.time(1000, 3000)
     return [Fault(at + i * 2 * pause, "shutdown", (b,), pause) for i, b in enumerate(_brokers(config))]
 
@@ -217,7 +217,7 @@ def _reassignment(rng: Draw, config: Config, at: int) -> list[Fault]:
         if rng.chance(0.6):
             dies = at + rng.time(-1500, 1500)
             node = chosen[rng.below(len(chosen))] if rng.chance(0.5) else rng.between(1, config.brokers)
-            faults.append(Fault(dies, "crash", (node,), _scaled(rng, config, 100, 8000)))
+            faults.append(Fault(dies, "crash", (node,), _scaled_time(rng, config, 100, 8000)))
         at += rng.time(0, 3000)
     return faults
 
@@ -243,7 +243,7 @@ PATTERNS: dict[str, Pattern] = {
     "consumer-pause": _of_member("consumer-pause", 500, 6000),
     "preferred-election": _single("preferred-election", 0, 0, 0),
     "unclean": _unclean,
-    "rolling": _rolling,
+    "rolling": _rolling_restarts,
     "blackout": _blackout,
     "bounce": _bounce,
     "handover": _handover,

@@ -106,7 +106,7 @@ def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
         for field_name, least in (("lasts", MIN_CHANGE), ("amount", 2)):
             value = getattr(fault, field_name)
             shorter = replace(fault, **{field_name: value // 2})
-            if value >= least and fails(candidate := _replaced(scenario, index, shorter)):
+            if value >= least and fails(candidate := _with_fault(scenario, index, shorter)):
                 return candidate
     return None
 
@@ -123,7 +123,7 @@ def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
     for index, fault in enumerate(scenario.faults):
         for node in fault.nodes if len(fault.nodes) > 1 else ():
             fewer = replace(fault, nodes=tuple(n for n in fault.nodes if n != node))
-            if fails(candidate := _replaced(scenario, index, fewer)):
+            if fails(candidate := _with_fault(scenario, index, fewer)):
                 return candidate
     return None
 
@@ -140,7 +140,7 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
                 if rounded == value or (field_name == "lasts" and rounded == 0):
                     break
                 fault = replace(current.faults[index], **{field_name: rounded})
-                if fails(candidate := _replaced(current, index, fault)):
+                if fails(candidate := _with_fault(current, index, fault)):
                     best = candidate
                     break
     return best
@@ -149,5 +149,5 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
 SIMPLIFICATIONS = (_fewer_faults, _smaller_cluster, _fewer_nodes, _earlier, _fewer_ops, _shorter, _rounder_times)
 
 
-def _replaced(scenario: Scenario, index: int, fault: Fault) -> Scenario:
+def _with_fault(scenario: Scenario, index: int, fault: Fault) -> Scenario:
     return scenario.with_faults((*scenario.faults[:index], fault, *scenario.faults[index + 1 :]))

@@ -9,7 +9,7 @@ from ..replication.cluster import Cluster
 from ..replication.coordinators.transaction_ledger import Transaction
 from ..replication.ledger import Breach
 from ..replication.storage.batches import Batch
-from ..replication.storage.transactions import committed
+from ..replication.storage.transactions import committed_batches
 
 Values = dict[tuple[int, int], Ranges]  # partition and producer -> value numbers
 
@@ -17,7 +17,7 @@ Values = dict[tuple[int, int], Ranges]  # partition and producer -> value number
 def visible_batches(cluster: Cluster, partition: int) -> Iterable[Batch]:
     """The batches of the final leader's log that read_committed consumers get once earlier transactions ended."""
     replica = cluster.leader_replica(partition)
-    return () if replica is None else committed(replica.log.batches(), replica.hw)
+    return () if replica is None else committed_batches(replica.log.batches(), replica.hw)
 
 
 def visible_values(cluster: Cluster) -> Values:
@@ -37,7 +37,7 @@ def hidden_ranges(cluster: Cluster, partition: int) -> Ranges:
         return []
     found: Ranges = []
     at = replica.log.start
-    for batch in committed(replica.log.batches(), replica.stable_end):
+    for batch in committed_batches(replica.log.batches(), replica.stable_end):
         if batch.base > at:
             found.append((at, batch.base))
         at = max(at, batch.end)
@@ -55,7 +55,7 @@ def atomic_transactions(cluster: Cluster) -> list[Breach]:
         wrong = [value for value in values if value not in seen] if transaction.decision == "commit" else seen
         if wrong:
             verb = "misses" if transaction.decision == "commit" else "shows"
-            text = f"{_named(transaction, number)}, {verb} {_values(transaction, wrong)}"
+            text = f"{_transaction_name(transaction, number)}, {verb} {_values(transaction, wrong)}"
             found.append(Breach("atomic-transactions", transaction.decided, wrong[0][0], text))
     for number, time in cluster.transactions.contradictions:
         text = f"transaction {number} was committed and aborted"
@@ -80,7 +80,7 @@ def no_aborted_read(cluster: Cluster) -> list[Breach]:
             if transaction.decision != "commit" and _has(polled, transaction, *value)
         ]
         if wrong:
-            text = f"a consumer read {_values(transaction, wrong)} of {_named(transaction, number)}"
+            text = f"a consumer read {_values(transaction, wrong)} of {_transaction_name(transaction, number)}"
             found.append(Breach("no-aborted-read", transaction.decided, wrong[0][0], text))
     return found
 
@@ -121,7 +121,7 @@ def one_producer_epoch(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _named(transaction: Transaction, number: int) -> str:
+def _transaction_name(transaction: Transaction, number: int) -> str:
     decision = {"commit": "committed", "abort": "aborted"}.get(transaction.decision, "never ended")
     return f"{transaction.process}'s transaction {number}, which {decision}"
 

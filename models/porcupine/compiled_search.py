@@ -92,7 +92,7 @@ class CompiledSearch:
         row = 4 * max(self.search.configs.shape[1], COLUMNS) + 28  # bytes, with its part of the hash table and others
         if not self._has_memory_for(2 * row * arrays.full_rows(self.search)):
             return False
-        self.search = arrays.enlarged(self.search)
+        self.search = arrays.enlarge(self.search)
         return True
 
     def _has_memory_for(self, more: int) -> bool:

@@ -81,7 +81,7 @@ def certain(v: Values, never: int) -> Ints:
 
 
 @compiled_inner
-def covering(v: Values, above: int, low: int, high: int, never: int) -> Ints:
+def covering_operations(v: Values, above: int, low: int, high: int, never: int) -> Ints:
     """The operations of the fewest values > `above` such that, from low to high, at least one is certainly present."""
     last = np.full(never + 1, -1, np.int32)
     for k in range(above + 1, len(v.put)):
@@ -114,7 +114,7 @@ def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
     for i in range(len(h.call)):
         found_empty = h.instruction[i] == LENGTH and h.end[i] < h.never
         if found_empty and empty[h.end[i]] == empty[h.call[i]]:
-            return np.append(covering(v, -1, h.call[i], h.end[i], h.never), np.int32(i)).astype(np.int32)
+            return np.append(covering_operations(v, -1, h.call[i], h.end[i], h.never), np.int32(i)).astype(np.int32)
     return no_witness()
 
 
@@ -160,7 +160,7 @@ def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
         if v.take[k] >= 0:
             time = max(v.take_call[k], v.put_call[k])
             if root_of(free, time) >= v.take_end[k]:
-                chain = covering(v, k, time, v.take_end[k], never)
+                chain = covering_operations(v, k, time, v.take_end[k], never)
                 return ILLEGAL, np.append(chain, np.array([v.put[k], v.take[k]], np.int32)).astype(np.int32)
         time = root_of(free, v.put_end[k])
         while time < v.take_call[k]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..compiled import Ints, compiled_inner
-from .monitor_buffers import Values, covering
+from .monitor_buffers import Values, covering_operations
 from .part_history import ILLEGAL, LINEARIZABLE, no_witness
 
 
@@ -134,7 +134,7 @@ def check_stack(v: Values, never: int) -> tuple[int, Ints]:
             others = Values(
                 v.put[rest], v.take[rest], v.put_call[rest], v.put_end[rest], v.take_call[rest], v.take_end[rest]
             )
-            return ILLEGAL, covering(others, -1, start, stop, never)
+            return ILLEGAL, covering_operations(others, -1, start, stop, never)
         set_latest(latest, v.take_end, v.put_end[k], -1)
         add_cover(least, added, v.put_end[k], v.take_call[k], -1)
         is_left[k] = False

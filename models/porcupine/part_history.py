@@ -34,7 +34,7 @@ def no_witness() -> Ints:
 
 
 @compiled_inner_without_refcounts
-def later(times: Ints, i: int, j: int) -> int:
+def later_of(times: Ints, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the later time."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 

@@ -148,7 +148,7 @@ def full_rows(s: Search) -> int:
 
 
 @compiled
-def enlarged(s: Search) -> Search:
+def enlarge(s: Search) -> Search:
     """A FULL search with twice the room for what is full: configurations, states, or bags."""
     if lacks_configs(s):
         rows, count = len(s.configs), s.registers[COUNT]

@@ -9,7 +9,7 @@ from .history import History
 from .layout import lay_out, trace
 from .machine import Machine, step, with_room
 from .search_kernel import EXHAUSTED, FOUND, FULL, PAUSED, search
-from .search_state import BEST, COUNT, FUEL, enlarged, full_rows, new_search
+from .search_state import BEST, COUNT, FUEL, enlarge, full_rows, new_search
 from .trie import NOT_KNOWN, copy_into
 
 MAX_ROOM = 1 << 18  # rows of an array of a short search
@@ -72,7 +72,7 @@ def search_parts(history: History, starts: Ints, instructions: Machine, initial:
             s.registers[FUEL] = fuel
             outcome = search(s)
             while outcome == FULL and 2 * full_rows(s) <= MAX_ROOM:
-                s = enlarged(s)
+                s = enlarge(s)
                 outcome = search(s)
             machine = s.machine
             configurations[place] = s.registers[COUNT]

@@ -30,11 +30,11 @@ class Keys:
     def key(self, producer: int, partition: int, number: int) -> int:
         """The number of a record's key."""
         keys = self._keys[partition]
-        return keys[_mixed(producer, partition, number) % len(keys)]
+        return keys[_mix(producer, partition, number) % len(keys)]
 
     def is_tombstone(self, producer: int, partition: int, number: int) -> bool:
         """Whether a record has no value, and so deletes its key."""
-        return (_mixed(producer, partition, number) >> 32) % 1000 < self._tombstones
+        return (_mix(producer, partition, number) >> 32) % 1000 < self._tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PartitionKeys:
         return self.keys.is_tombstone(batch.producer, self.partition, batch.first + index)
 
 
-def _mixed(producer: int, partition: int, number: int) -> int:
+def _mix(producer: int, partition: int, number: int) -> int:
     """A hash of three small numbers: the finalizer of SplitMix64."""
     found = (number * 0x9E3779B97F4A7C15 + producer * 0xC2B2AE3D27D4EB4F + partition * 0x165667B19E3779F9) & MASK
     found = (found ^ found >> 30) * 0xBF58476D1CE4E5B9 & MASK

@@ -192,7 +192,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     loss = verdict["rules"].get("lost-write", {}).get("verdict")
     broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     if broken:
-        return _broken(verdict, impact, broken, loss == "valid")
+        return _broken_rules_text(verdict, impact, broken, loss == "valid")
     if verdict["verdict"] == "valid" and loss == "valid":
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
@@ -205,7 +205,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     return _meaning(verdict)
 
 
-def _broken(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], is_complete: bool) -> str:
+def _broken_rules_text(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], is_complete: bool) -> str:
     """The broken rules of a run without a lost write; `is_complete`: none was lost."""
     others = [name for name in broken if name != "unseen"]
     counted = ", ".join(f"{name} ({_count_of(verdict['rules'][name])})" for name in others)

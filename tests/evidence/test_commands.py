@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 from command_line import invoke, json_lines, verdict_in
-from logjudge.analysis.inspect.findings_without_cause import unexplained, why_no_cause
+from logjudge.analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
 
@@ -140,7 +140,7 @@ def test_each_kind_of_breach_has_its_reason_for_no_cause() -> None:
         Finding("poll-skip", "", "t", 0, first_offset=3),
         Finding("lost-write", "", "t", 1, first_offset=5, last_offset=9),
     ]
-    assert unexplained([*explanations, *left], causes) == left
+    assert unexplained_findings([*explanations, *left], causes) == left
     assert why_no_cause(left, {"t-0"}) == [
         "The run has no broker files of t-1, so the cause is not known.",
         "Findings of poll-skip have no causes of their own; see their evidence.",

@@ -17,7 +17,12 @@ from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording import kafka_clients
 from logjudge.histories.recording import run as recording
 from logjudge.histories.recording.client_recorder import ClientRecorder
-from logjudge.histories.recording.kafka_clients import ClientSettings, ConnectionErrors, read_properties, recorded
+from logjudge.histories.recording.kafka_clients import (
+    ClientSettings,
+    ConnectionErrors,
+    read_properties,
+    recorded_config,
+)
 from logjudge.histories.recording.lab.releases import RELEASES
 from logjudge.histories.recording.nemesis import Nemesis
 from logjudge.histories.recording.recorder import Recorder
@@ -191,11 +196,13 @@ def test_properties_are_read_or_refused_by_line(tmp_path: Path) -> None:
 
 def test_run_json_has_no_secrets_and_the_settings_that_decide() -> None:
     settings = ClientSettings("h:1", {"sasl.password": "x"}, {"acks": "1"}, {"ssl.key.password": "x", "group.id": "g"})
-    producer = recorded({**settings.connection, **settings.for_producer(), "sasl.jaas.config": "x", "error_cb": print})
+    producer = recorded_config(
+        {**settings.connection, **settings.for_producer(), "sasl.jaas.config": "x", "error_cb": print}
+    )
     assert producer["acks"] == "1"
     assert producer["enable.idempotence"] is False
     assert not {"sasl.password", "sasl.jaas.config", "error_cb"} & set(producer)
-    consumer = recorded(settings.for_consumer("mine"))
+    consumer = recorded_config(settings.for_consumer("mine"))
     assert (consumer["group.id"], consumer["enable.auto.commit"]) == ("g", False)
     assert "ssl.key.password" not in consumer
     assert ClientSettings("h:1").for_producer()["enable.idempotence"] is True

@@ -21,7 +21,7 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import SETTINGS, space
 from logjudge.models.exploration.processing_invariants import committed_offsets, visible_copies
-from logjudge.models.exploration.processing_truth import copied
+from logjudge.models.exploration.processing_truth import copied_ranges
 from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.coordinators.group_coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
@@ -213,7 +213,7 @@ def test_exactly_once_against_at_least_once(tmp_path: Path) -> None:
     texts = [re.findall(">([^<>]+)</text>", one.read_text("utf-8")) for one in (path, DOCS / "processing.svg")]
     assert texts[0] == texts[1]
     cluster = load("processing-at-least-once").run()
-    ranges = copied(cluster)
+    ranges = copied_ranges(cluster)
     assert sum(one.high - one.low + 1 for one in ranges) == visible_copies(cluster).total()
     again = sum(one.high - one.low + 1 for one in ranges if one.is_repeated)
     assert again == visible_copies(cluster).total() - len(visible_copies(cluster))

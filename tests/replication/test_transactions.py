@@ -24,7 +24,7 @@ from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.replica_log import ReplicaLog
-from logjudge.models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, committed, readable
+from logjudge.models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, committed_batches, readable
 
 INVARIANTS = (
     "atomic-transactions",
@@ -97,7 +97,7 @@ def test_a_log_has_a_stable_offset_and_readable_ranges(plan: list[tuple[int, str
     assert stable == writes.stable_end(mark)
     visible = {o for offsets, commit, marker in writes.outcomes if commit and marker < log.end for o in offsets}
     whole = log.transactions.stable_end(log.end)
-    below = {o for batch in committed(log.batches(), whole) for o in range(batch.base, batch.end)}
+    below = {o for batch in committed_batches(log.batches(), whole) for o in range(batch.base, batch.end)}
     assert below == {o for o in visible if o < whole}
     fetched = log.read(start, 1000, stable)
     aborted = log.transactions.aborted_between(start, fetched[-1].end) if fetched else []

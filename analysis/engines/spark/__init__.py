@@ -5,12 +5,12 @@ linearize.py judges histories of general operations.
 """
 
 from .judge import is_small, judge_run, judge_small, map_payloads, needs_no_spark
-from .session import Frame, Session, cloned, open_local_context, open_session, starts_here
+from .session import Frame, Session, cloned_session, open_local_context, open_session, starts_here
 
 __all__ = [
     "Frame",
     "Session",
-    "cloned",
+    "cloned_session",
     "is_small",
     "judge_run",
     "judge_small",

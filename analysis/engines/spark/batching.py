@@ -48,7 +48,7 @@ def batch_of(batches: int) -> Column:
     return F.when(F.col("kind") == "small", F.col("partition")).otherwise(of_unit).cast("string")
 
 
-def judging(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
+def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Judges the blocks of a batch, for `applyInArrow`."""
 
     # The annotations make Spark pass a group's blocks one after the other, never all at once.

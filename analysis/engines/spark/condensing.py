@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ....histories.settings import Settings
 from ...batches import Unit
 from ...screening.condense import wanted_of
-from ...screening.retained import Wanted, condensed
+from ...screening.retained import Wanted, condense_range
 from ...screening.suspects import suspects_of_range
 from .blocks import BLOCK, Batches, pack, to_batches
 from .range_tasks import is_block_of, of_units, ranges_in
@@ -35,19 +35,19 @@ def condense(handed: list[Any], placed: DataFrame, rest: DataFrame, settings: Se
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_opened, handed) if kind == "borders"}
+    borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_unpack_block, handed) if kind == "borders"}
     found = of_units(placed, borders).mapInArrow(partial(_suspects, settings, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
-    for kind, unit, number, one in map(_opened, [*handed, *found.collect()]):
+    for kind, unit, number, one in map(_unpack_block, [*handed, *found.collect()]):
         if kind == "suspects":
             suspects[unit][number] = one
     every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
     wanted = {unit: one for unit, one in every.items() if one is not None}
-    retained = of_units(placed, wanted).mapInArrow(partial(_retained, settings, wanted), BLOCK)
+    retained = of_units(placed, wanted).mapInArrow(partial(_condense_blocks, settings, wanted), BLOCK)
     return [*wanted], retained.unionByName(rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed")))
 
 
-def _opened(row: Any) -> tuple[str, Unit, int, Any]:
+def _unpack_block(row: Any) -> tuple[str, Unit, int, Any]:
     """The kind, partition, range and content of a block that tasks hand the driver."""
     content = pickle.loads(bytes(row["payload"]))
     return row["kind"], Unit(row["topic"], row["partition"]), row["number"], content
@@ -60,10 +60,10 @@ def _suspects(settings: Settings, borders: Mapping[Unit, Borders], batches: Batc
         yield from to_batches([("suspects", *unit, "", number, pickle.dumps(found))])
 
 
-def _retained(settings: Settings, wanted: Mapping[Unit, Wanted], batches: Batches) -> Batches:
+def _condense_blocks(settings: Settings, wanted: Mapping[Unit, Wanted], batches: Batches) -> Batches:
     """The condensed blocks of each range, and what its other rows add to the summary."""
     for unit, number, tables, _, common in ranges_in(batches, settings):
-        part = condensed(tables, number, wanted[unit], common)
+        part = condense_range(tables, number, wanted[unit], common)
         named = [(name, rows) for name, frames in part.tables.items() for rows in frames]
         yield from to_batches(("condensed", *unit, name, number, pack(rows)) for name, rows in named)
         others = pickle.dumps((part.others, wanted[unit].latency))

@@ -106,7 +106,7 @@ def cluster_errors() -> Iterator[None]:
         ) from error
 
 
-def within(seconds: float, work: Callable[[], Found], what: str) -> Found:
+def call_with_timeout(seconds: float, work: Callable[[], Found], what: str) -> Found:
     """Calls `work` with a time limit. Raises ClusterError if it takes longer; its thread then ends with the process."""
     found: list[Found] = []
     failures: list[BaseException] = []

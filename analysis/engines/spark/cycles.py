@@ -18,7 +18,7 @@ import pyarrow as pa
 from ....histories.settings import Settings
 from ...rules.cycles import CyclesByType, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
-from ...transactions.windows import join_windows, split_windows, windows_of, within
+from ...transactions.windows import dependencies_within, join_windows, split_windows, windows_of
 from .blocks import Batches, GroupMap, pack, rows_in, unpack
 from .session import shuffle_tasks
 
@@ -51,7 +51,9 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
     by_bucket = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
     joined = (
-        by_bucket.applyInArrow(_finding(settings), _FOUND).groupBy("search").applyInArrow(_joining(settings), _FOUND)
+        by_bucket.applyInArrow(_make_find(settings), _FOUND)
+        .groupBy("search")
+        .applyInArrow(_make_join(settings), _FOUND)
     )
     return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
@@ -77,12 +79,12 @@ def _inside(settings: Settings, packed: Mapping[str, bytes], buckets: int, batch
     for row in rows_in(batches):
         dependencies = unpack(row["payload"])
         for name, of_search in windows.items():
-            rows = within(dependencies.filter(chosen[name].dependencies), of_search)
+            rows = dependencies_within(dependencies.filter(chosen[name].dependencies), of_search)
             for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
                 yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
 
 
-def _finding(settings: Settings) -> GroupMap:
+def _make_find(settings: Settings) -> GroupMap:
     def find(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         search = searches(settings)[name]
@@ -97,7 +99,7 @@ def _finding(settings: Settings) -> GroupMap:
     return find
 
 
-def _joining(settings: Settings) -> GroupMap:
+def _make_join(settings: Settings) -> GroupMap:
     def join(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]

@@ -87,7 +87,7 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
         known = {split.path: split for split in packed}
         pack = partial(_pack, known, parsing, TEXT_BLOCK_BYTES)  # tasks get the driver's size
         rows = text_of(session, known).mapInArrow(pack, TEXT_BLOCK)
-        frames.append(text_blocks.parsed(rows, parsing, run.settings, None))
+        frames.append(text_blocks.parse_text_blocks(rows, parsing, run.settings, None))
     tasks = [
         task_row(path_below(run.uri, split.path), "split", split.number, json.dumps(asdict(split)).encode())
         for split in run.splits
@@ -105,7 +105,7 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
             if file.content is not None
         ]
         rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
-        frames.append(staged(run.stored, rows, pieces, partial(_read_files, run.settings)))
+        frames.append(run_on_staged_files(run.stored, rows, pieces, partial(_read_files, run.settings)))
     return _union(frames)
 
 
@@ -137,10 +137,10 @@ def tasks_of_jobs(batches: Batches) -> Batches:
 def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings) -> DataFrame:
     known = {(split.path, split.start): (split.number, split.reader) for split in splits}
     lines = text_of(session, dict.fromkeys(path for path, _ in known))
-    return lines.mapInArrow(partial(_read, settings, known), BLOCK)
+    return lines.mapInArrow(partial(_parse_runs, settings, known), BLOCK)
 
 
-def _read(settings: Settings, known: dict[tuple[str, int], tuple[int, str]], batches: Batches) -> Batches:
+def _parse_runs(settings: Settings, known: dict[tuple[str, int], tuple[int, str]], batches: Batches) -> Batches:
     for (path, start, _), runs in by_split(batches):
         number, reader = known[path, start]
         parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
@@ -192,7 +192,7 @@ def line_blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> It
         yield Block(first_line, b"\n".join(lines) + b"\n")
 
 
-def joined(lines: pa.Array) -> bytes:
+def with_line_feed(lines: pa.Array) -> bytes:
     """The bytes of the lines. The last line gets a line feed even where the file ends without one."""
     listed = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines.cast(pa.large_binary()))
     return bytes(pc.binary_join(listed, pa.scalar(b"\n", pa.large_binary()))[0].as_py()) + b"\n"
@@ -231,7 +231,7 @@ def _cut(root: str, homes: Mapping[str, Sequence[str]], batches: Batches) -> Bat
     number = 0
     for (path, start, size), runs in by_split(batches):
         for lines in runs:
-            payload = joined(lines)
+            payload = with_line_feed(lines)
             for home in homes[path]:
                 piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, number, payload)
                 number += 1
@@ -254,7 +254,9 @@ def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
     return session.createDataFrame(pa.Table.from_pylist(rows, STAGED_SCHEMA))
 
 
-def staged(files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: Work, schema: str = BLOCK) -> DataFrame:
+def run_on_staged_files(
+    files: Iterable[Stored], tasks: DataFrame, pieces: DataFrame, work: Work, schema: str = BLOCK
+) -> DataFrame:
     """The blocks that `work` yields for each task. It gets a folder with the files of the task, named as at the URI."""
     ordered = (
         tasks.unionByName(pieces)
@@ -282,4 +284,4 @@ def _append(path: Path, piece: bytes, size: int) -> None:
     with path.open("ab") as file:
         file.write(piece)
         if file.tell() > size:
-            file.truncate(size)  # drops the line feed that `joined` added to the last line
+            file.truncate(size)  # drops the line feed that `with_line_feed` added to the last line

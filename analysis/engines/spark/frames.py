@@ -56,10 +56,12 @@ def blocks_of_frame(frame: DataFrame, settings: Settings, lines: Accumulator[int
 
     columns = [name for name in frame.columns if name in EVENTS and name != "line"]
     events = frame.select(*columns, F.spark_partition_id().alias(_SPLIT))
-    return events.mapInArrow(partial(_read, settings, lines, TEXT_BLOCK_BYTES), BLOCK)  # tasks get the driver's size
+    return events.mapInArrow(
+        partial(_parse_lines, settings, lines, TEXT_BLOCK_BYTES), BLOCK
+    )  # tasks get the driver's size
 
 
-def _read(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, batches: Batches) -> Batches:
+def _parse_lines(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, batches: Batches) -> Batches:
     filled = (batch for batch in batches if batch.num_rows)
     for first in filled:  # the rest are taken below
         number = first.column(_SPLIT)[0].as_py()

@@ -18,7 +18,7 @@ from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...rules.anomalies import DIALECTS
 from ...stages import pair_at_end
-from ...transactions.pieces import Expected, beside
+from ...transactions.pieces import Expected, expected_of_operations
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
@@ -138,7 +138,7 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
     def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         frames = [unpack(frame) for frame in packed]
         for row in rows_in(batches):
-            found = beside(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
+            found = expected_of_operations(frames, Expected(row["topic"], row["partition"], unpack(row["payload"])))
             if len(found):
                 yield pa.RecordBatch.from_pydict({"payload": pa.array([pack(found)], pa.binary())})
 

@@ -30,10 +30,10 @@ from ....histories.operation_history import (
     Pairing,
     check_file,
     check_format,
-    damaged,
+    damage_error,
     decode,
     history_of,
-    recognised,
+    recognise_format,
     time_error,
 )
 from ....histories.readers import READERS, operations_edn
@@ -96,10 +96,10 @@ def judge_file(
 def _open(session: SparkSession, path: str, format_name: str | None, split_bytes: int) -> tuple[Run, bytes]:
     """The splits of a file, and its first lines. Raises InputError."""
     if is_uri(path):
-        return open_file(session, path, lambda head: format_name or recognised(head, path), split_bytes)
+        return open_file(session, path, lambda head: format_name or recognise_format(head, path), split_bytes)
     check_file(path)
     head, size = head_of(Path(path)), Path(path).stat().st_size
-    name = format_name or recognised(head, path)
+    name = format_name or recognise_format(head, path)
     splits = plain_splits(path, size, name, 0, split_bytes)
     if compression := compression_of(Path(path)):
         splits = [Split(0, path, name, compression, 0, size)]
@@ -144,7 +144,7 @@ class _SplitHistory:
 
     def _read(self, offsets: Offsets | None) -> DataFrame:
         is_edn = self.run.splits[0].reader == EDN  # its forms may have several lines
-        reading = partial(_read, self.source, self.request.model, self.splits_pairs, self.buckets, offsets)
+        reading = partial(_read_split, self.source, self.request.model, self.splits_pairs, self.buckets, offsets)
         return read_splits(self.session, self.run, reading, UNSPLIT if is_edn else BLOCK_BYTES)
 
     def may_be_cut(self) -> bool:
@@ -166,7 +166,7 @@ class _SplitHistory:
                 if has_time != self.offsets.timed:
                     line += self.offsets.lines[report["split"]]
                     self.errors.append(_fields(time_error(self.source, line, has_time), "pair"))
-        joining = partial(_join, self.source, self.request.model, self.buckets, self.offsets)
+        joining = partial(_join_boundary_events, self.source, self.request.model, self.buckets, self.offsets)
         joined = store(by_bucket(self.rows.filter("kind = 'boundary'"), self.buckets, joining), self.stored)
         for report in _collect(joined, "report"):
             self.errors += _errors([report])
@@ -181,7 +181,7 @@ class _SplitHistory:
         request = request._replace(model=request.model or model_for(self.functions, self.source).name)
         empty = History(self.source, self.run.splits[0].reader, [], [], self._notes() if request.picture else [])
         model, operations = load_model(str(request.model)), self.rows.filter("kind = 'operations'")
-        judging = partial(_judge, request, empty, self.count, self.offsets, is_second=False)
+        judging = partial(_judge_bucket, request, empty, self.count, self.offsets, is_second=False)
         judged = _collect(by_bucket(operations, self.buckets, judging), "judged")
         _raise_first(_errors(judged), self.source)
         if not judged:
@@ -191,7 +191,9 @@ class _SplitHistory:
         verdict = worst["part"]["verdict"]
         if verdict != "unknown" and (request.picture or (request.minimal and verdict == "illegal")):
             # The search of this bucket once more: what is shown was not kept for all buckets.
-            judging = partial(_judge, request._replace(timeout=None), empty, self.count, self.offsets, is_second=True)
+            judging = partial(
+                _judge_bucket, request._replace(timeout=None), empty, self.count, self.offsets, is_second=True
+            )
             again = operations.filter(f"bucket = {worst['bucket']}")
             (worst,) = _collect(by_bucket(again, 1, judging), "judged")
         return exchange.judgement_of(worst, model, empty, seconds), exchange.minimal_of(worst)
@@ -264,7 +266,7 @@ class _Sorter:
         return "report", -1, pack({"operations": self.count, "functions": sorted(self.functions), **more})
 
 
-def _read(
+def _read_split(
     source: str,
     model_name: str | None,
     splits_pairs: bool,
@@ -286,7 +288,7 @@ def _read(
             if error:
                 continue
             if block.damage:
-                raise damaged(source, block.damage.partition(": ")[2])
+                raise damage_error(source, block.damage.partition(": ")[2])
             step = "decode"
             text = decode(block.data, source, is_first=number == block.first_line == 0)
             step = "read"
@@ -315,7 +317,7 @@ def _read(
     yield sorter.report(split=number, events=order, lines=lines, first=first, pairs=[*pairs], error=error)
 
 
-def _join(
+def _join_boundary_events(
     source: str, model_name: str | None, buckets: int, offsets: Offsets, _: int, payloads: Payloads
 ) -> Iterator[Row]:
     """The operations of the boundary events of some processes, and a report."""
@@ -335,7 +337,7 @@ def _join(
     yield sorter.report(error=error)
 
 
-def _judge(
+def _judge_bucket(
     request: Request, empty: History, count: int, offsets: Offsets, bucket: int, payloads: Payloads, *, is_second: bool
 ) -> Iterator[Row]:
     """The result of checking a bucket; the second time with all that is shown of the object that decides it."""
@@ -358,7 +360,7 @@ def _judge(
     has_picture = request.picture and (is_second or result.verdict == "unknown")
     stage = result.stage if result.verdict == "illegal" else 0
     rank = VERDICTS.index(result.verdict), stage, paired[part.operations[0]].order
-    sent = exchange.shown(judgement, minimal, has_picture)
+    sent = exchange.judgement_record(judgement, minimal, has_picture)
     yield "judged", bucket, pack({**sent, "rank": rank, "bucket": bucket, "seconds": result.seconds, "error": None})
 
 

@@ -34,7 +34,7 @@ from ...stages import (
     read_split,
 )
 from . import ranges, text_blocks
-from .batching import OBSERVATIONS, REPORTED, batch_of, judging
+from .batching import OBSERVATIONS, REPORTED, batch_of, make_batch_judge
 from .blocks import (
     BLOCK,
     BUCKETS,
@@ -50,7 +50,7 @@ from .blocks import (
     to_batches,
     unpack,
 )
-from .fetching import STAGED, blocks_of, pieces_of, staged, tasks_of_jobs
+from .fetching import STAGED, blocks_of, pieces_of, run_on_staged_files, tasks_of_jobs
 from .frames import blocks_of_frame
 from .range_tasks import UNIT, literal
 from .session import parallel_tasks, shuffle_tasks
@@ -95,7 +95,7 @@ def _plan(
     # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
     tasks = shuffle_tasks(session)
     unpaired = read.filter(F.col("kind") == "unpaired").repartition(min(tasks, BUCKETS), "partition")
-    paired = store(unpaired.groupBy("partition").applyInArrow(_pairing(settings), BLOCK), stored)
+    paired = store(unpaired.groupBy("partition").applyInArrow(_make_pair_bucket(settings), BLOCK), stored)
     blocks, decoded = read.filter(F.col("kind") != "unpaired").unionByName(paired), None
     if any(part.kind == "headers" for part in run.evidence):
         blocks, decoded = _with_records(session, run, blocks, stored)
@@ -115,7 +115,7 @@ def _plan(
         .otherwise(reported)
     )
     needed = blocks.withColumn("batch", F.explode(homes)).repartition(tasks, "batch")
-    judged = store(needed.groupBy("batch").applyInArrow(judging(settings), BLOCK), stored)
+    judged = store(needed.groupBy("batch").applyInArrow(make_batch_judge(settings), BLOCK), stored)
     is_compared_later = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~is_compared_later), judged.filter(is_compared_later)
 
@@ -130,8 +130,8 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
     if packed:
         parsing = text_blocks.tasks_of(packed, parallel_tasks(session))
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
-        blocks = text_blocks.decompressed(rows, parsing)
-        frames.append(text_blocks.parsed(blocks, parsing, run.settings, lines))
+        blocks = text_blocks.decompress_files(rows, parsing)
+        frames.append(text_blocks.parse_text_blocks(blocks, parsing, run.settings, lines))
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
@@ -179,7 +179,7 @@ def _with_records(
     if run.splits:
         referring = blocks.filter((F.col("kind") == "observations") & F.col("name").isin(*REFERRING_TABLES))
         headers = headers.unionByName(referring.mapInArrow(_lookups, BLOCK))
-    choosing = _choosing(run.settings, bool(run.splits))
+    choosing = _make_choose(run.settings, bool(run.splits))
     by_unit = headers.repartition(shuffle_tasks(session), "topic", "partition")
     chosen = store(by_unit.groupBy("topic", "partition").applyInArrow(choosing, BLOCK), stored)
     jobs = chosen.filter(F.col("kind") == "jobs")
@@ -189,9 +189,9 @@ def _with_records(
         segments = {str(part.path) for part in run.evidence if part.kind == "headers"}
         files = [file for file in run.stored if file.home in segments]
         pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
-        decoded = staged(files, tasks, pieces, _decode_in_folder)
+        decoded = run_on_staged_files(files, tasks, pieces, _decode_in_folder)
     else:
-        decoded = jobs.repartition(shuffle_tasks(session), "number").mapInArrow(_decoding, BLOCK)
+        decoded = jobs.repartition(shuffle_tasks(session), "number").mapInArrow(_decode_rows, BLOCK)
     rest = blocks.filter(F.col("kind") != "headers")
     return rest.unionByName(chosen.filter(F.col("kind") != "jobs")), decoded
 
@@ -202,7 +202,7 @@ def _lookups(batches: Batches) -> Batches:
         yield from to_batches([("lookups", row["topic"], row["partition"], "", row["number"], lookups)])
 
 
-def _choosing(settings: Settings, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _make_choose(settings: Settings, has_history: bool) -> Callable[..., Iterator[pa.RecordBatch]]:
     def choose(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
         frames: dict[str, list[pl.DataFrame]] = {"headers": [], "lookups": []}
@@ -216,7 +216,7 @@ def _choosing(settings: Settings, has_history: bool) -> Callable[..., Iterator[p
     return choose
 
 
-def _decoding(batches: Batches) -> Batches:
+def _decode_rows(batches: Batches) -> Batches:
     for row in rows_in(batches):
         yield from _decode_in_folder(row, Path())
 
@@ -283,7 +283,7 @@ def refuse_missing(item: dict[str, Any]) -> None:
         raise FileNotFoundError(INVISIBLE + item["path"])
 
 
-def _pairing(settings: Settings) -> GroupMap:
+def _make_pair_bucket(settings: Settings) -> GroupMap:
     """Pairs the events of a bucket, for `applyInArrow`."""
 
     def pair_bucket(table: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....histories.errors import ClusterError, UsageError, describe_error
 from ....histories.output_folder import MARK, is_verdict
-from .connecting import within
+from .connecting import call_with_timeout
 from .session import hadoop_path
 
 if TYPE_CHECKING:
@@ -54,17 +54,17 @@ class Store(NamedTuple):
         source = hadoop_path(self.session, f"file://{local.resolve()}")
         limit = LIMIT_S + local.stat().st_size / MIN_UPLOAD_BYTES_PER_S
         copy = lambda: self.files.copyFromLocalFile(False, True, source[1], self.path(name))  # type: ignore[index]  # noqa: E731
-        within(limit, copy, f"{self.uri}/{name}")
+        call_with_timeout(limit, copy, f"{self.uri}/{name}")
 
     def remove(self, name: str) -> None:
         """Deletes a file, if it exists."""
-        within(LIMIT_S, lambda: self.files.delete(self.path(name), False), f"{self.uri}/{name}")
+        call_with_timeout(LIMIT_S, lambda: self.files.delete(self.path(name), False), f"{self.uri}/{name}")
 
 
 def check_target(session: SparkSession, uri: str) -> None:
     """Raises UsageError if the URI has other files than those of an earlier result; or ClusterError."""
     with _hadoop_errors(uri):
-        within(LIMIT_S, lambda: _check(_store(session, uri)), uri)
+        call_with_timeout(LIMIT_S, lambda: _check(_store(session, uri)), uri)
 
 
 def _check(store: Store) -> None:
@@ -83,7 +83,7 @@ def publish(session: SparkSession, folder: Path, uri: str) -> None:
     names = sorted(found, key=lambda name: (name == MARK, name))
     with _hadoop_errors(uri), tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
         store = _store(session, uri)
-        earlier = within(LIMIT_S, lambda: _manifest(store), uri) - set(names)
+        earlier = call_with_timeout(LIMIT_S, lambda: _manifest(store), uri) - set(names)
         try:
             store.put(_manifest_file(Path(scratch), {*names, *earlier}), STARTED)
             store.remove(SUCCESS)

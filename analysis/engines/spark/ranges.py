@@ -72,7 +72,7 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
     each = literal([unit._asdict() for unit in units], "array<struct<topic:string,partition:int>>")
     for_all = shared.drop(*UNIT).select("*", F.inline(each))
     by_unit = facts.unionByName(rest.filter(is_block_of(units))).unionByName(for_all).repartition(tasks, *UNIT)
-    concluded = by_unit.groupBy(*UNIT).applyInArrow(_concluding(settings), BLOCK).collect()
+    concluded = by_unit.groupBy(*UNIT).applyInArrow(_make_conclude(settings), BLOCK).collect()
     handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
     proofs = [row.asDict() for row in concluded if row["kind"] in ("proof", "summaries")]
     done = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
@@ -107,7 +107,7 @@ def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tupl
     return facts, rows_of(rest), common_of(shared, settings)
 
 
-def _concluding(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _make_conclude(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
     """The proof of a partition, for `applyInArrow`, and its summary if it is plainly valid."""
 
     def conclude(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

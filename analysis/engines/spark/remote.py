@@ -31,12 +31,12 @@ from .fetching import (
     by_split,
     escape_pattern,
     frame_of,
-    joined,
     list_all_files,
     pieces_of,
-    staged,
+    run_on_staged_files,
     task_row,
     text_of,
+    with_line_feed,
 )
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _at_base(split: Split, listing: Listing, name: str) -> Split:
 
 def _list(session: SparkSession, uri: str) -> Listing:
     """All files at and below a URI. Raises InputError if Spark finds none or cannot look."""
-    root = _plain(uri)
+    root = _normalize_uri(uri)
     try:
         files = _files(session, root)
         found = {row["path"]: row["length"] for row in files.select("path", "length").collect()}
@@ -161,7 +161,7 @@ def _list(session: SparkSession, uri: str) -> Listing:
     return Listing(base, lone, {lone: sizes[""]})
 
 
-def _plain(uri: str) -> str:
+def _normalize_uri(uri: str) -> str:
     """The URI without empty parts, `.` and `..`, as Hadoop requires."""
     scheme, _, rest = uri.partition("://")
     host, _, path = rest.partition("/")
@@ -210,7 +210,7 @@ def _small_files(session: SparkSession, listing: Listing) -> dict[str, bytes]:
     """The files that the driver reads whole: run.json, checkpoints, and files of properties."""
     files = list_all_files(session.read.format("binaryFile")).option("pathGlobFilter", f"{{{','.join(_WHOLE)}}}")
     found = files.load(escape_pattern(f"{listing.base}/{listing.lone}")).where(f"length <= {MAX_CHECKPOINT_BYTES}")
-    return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collected(listing.base, found)}
+    return {path_below(listing.base, row["path"]): bytes(row["content"]) for row in _collect_rows(listing.base, found)}
 
 
 def _content(session: SparkSession, uri: str) -> bytes:
@@ -230,11 +230,11 @@ def _heads(session: SparkSession, base: str, names: Iterable[str]) -> dict[str, 
     if not paths:
         return {}
     _split_files(session, UNSPLIT)
-    found = _collected(base, text_of(session, paths).mapInArrow(_first_lines, "path string, head binary"))
+    found = _collect_rows(base, text_of(session, paths).mapInArrow(_first_lines, "path string, head binary"))
     return {row["path"].removeprefix(f"{base}/"): bytes(row["head"]) for row in found}
 
 
-def _collected(uri: str, frame: DataFrame) -> list[Any]:
+def _collect_rows(uri: str, frame: DataFrame) -> list[Any]:
     try:
         return list(frame.collect())
     except Exception as error:
@@ -246,7 +246,7 @@ def _first_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for (path, _, size), runs in by_split(batches):
         head = bytearray()
         for lines in runs:
-            head += joined(lines)
+            head += with_line_feed(lines)
             if len(head) >= HEAD_BYTES:
                 break
         length = min(max(HEAD_BYTES, head.find(b"\n") + 1), MAX_HEAD_BYTES)
@@ -261,8 +261,8 @@ def _footers(session: SparkSession, base: str, files: list[Stored]) -> dict[str,
         return {}
     _split_files(session, SPLIT_BYTES)
     tasks = frame_of(session, [task_row(file.home, "footer", 0, b"") for file in files])
-    found = staged(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary")
-    return {row["home"]: bytes(row["footer"]) for row in _collected(base, found)}
+    found = run_on_staged_files(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary")
+    return {row["home"]: bytes(row["footer"]) for row in _collect_rows(base, found)}
 
 
 def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:

@@ -49,7 +49,7 @@ def open_session(
     Raises MissingComponentError.
     """
     refuse_unreachable(master, remote)
-    with _starting(remote or master, conf):
+    with _start_errors(remote or master, conf):
         from pyspark.sql import SparkSession
 
         settings = _SQL_DEFAULTS if remote else {**_defaults(master), **_SQL_DEFAULTS}
@@ -75,7 +75,7 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
 
     `master` is local[N] or None. Raises MissingComponentError.
     """
-    with _starting(master, conf):
+    with _start_errors(master, conf):
         from pyspark import SparkConf, SparkContext
 
         settings = {**_defaults(master), "spark.app.name": "logjudge"}
@@ -86,7 +86,7 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
 
 
 @contextmanager
-def _starting(where: str | None, conf: Sequence[tuple[str, str]]) -> Iterator[None]:
+def _start_errors(where: str | None, conf: Sequence[tuple[str, str]]) -> Iterator[None]:
     """Context for a start of Spark. Raises MissingComponentError if that fails."""
     # PySpark reads only the variable in a session that Python starts; the setting is for spark-submit.
     os.environ["PYSPARK_PYTHON"] = dict(conf).get("spark.pyspark.python") or os.environ.get(
@@ -103,7 +103,9 @@ def _starting(where: str | None, conf: Sequence[tuple[str, str]]) -> Iterator[No
 
 
 @contextmanager
-def cloned(session: SparkSession, frame: DataFrame | None = None) -> Iterator[tuple[SparkSession, DataFrame | None]]:
+def cloned_session(
+    session: SparkSession, frame: DataFrame | None = None
+) -> Iterator[tuple[SparkSession, DataFrame | None]]:
     """A copy of a user's session with our settings, and the session's frame in it.
 
     The user's session keeps its settings and its artifacts, and stays the active one.

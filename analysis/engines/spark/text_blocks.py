@@ -44,12 +44,12 @@ def tasks_of(splits: Sequence[Split], parallel: int) -> int:
     return max(1, min(blocks_expected, max(parallel, blocks_expected * TEXT_BLOCK_BYTES // SPLIT_BYTES)))
 
 
-def parsed(packed: DataFrame, tasks: int, settings: Settings, lines: Accumulator[int] | None) -> DataFrame:
+def parse_text_blocks(packed: DataFrame, tasks: int, settings: Settings, lines: Accumulator[int] | None) -> DataFrame:
     """The blocks (blocks.py) that `tasks` tasks parse from TEXT_BLOCK rows."""
     return packed.repartitionById(tasks, "task").mapInArrow(partial(_parse, settings, lines), BLOCK)
 
 
-def decompressed(rows: DataFrame, tasks: int) -> DataFrame:
+def decompress_files(rows: DataFrame, tasks: int) -> DataFrame:
     """TEXT_BLOCK rows, for `tasks` tasks, of files that are each a split as JSON in the column `task`."""
     return rows.mapInArrow(partial(_decompress, tasks, TEXT_BLOCK_BYTES), TEXT_BLOCK)  # tasks get the driver's size
 

@@ -28,7 +28,15 @@ from ...rules.anomalies import ANOMALIES
 from ...rules.cycles import CyclesByType
 from ...transactions.anomalies import Anomaly, collect
 from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
-from ...transactions.txn_history import OWNED, UNPAIRED, TxnHistory, history_in, outcome_counts, owned_steps, paired
+from ...transactions.txn_history import (
+    OWNED,
+    UNPAIRED,
+    TxnHistory,
+    history_in,
+    outcome_counts,
+    owned_steps,
+    pair_transactions,
+)
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Progress, add_findings, placed_events, try_orders
 from .blocks import dependency_blocks, pack, rows_in, to_batches, unpack
@@ -50,8 +58,10 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", UNPAIRED), 0))
     with storing() as stored:
         progress("Spark is reading", 0, 1, "histories")
-        read = store(read_splits(session, run, partial(_read, buckets)), stored)
-        owned = store(by_bucket(read.filter("kind in ('events', 'steps')"), buckets, partial(_own, buckets)), stored)
+        read = store(read_splits(session, run, partial(_read_split, buckets)), stored)
+        owned = store(
+            by_bucket(read.filter("kind in ('events', 'steps')"), buckets, partial(_pair_processes, buckets)), stored
+        )
         _add_reports(results, read.unionByName(owned))
         progress("Spark is judging", 0, 1, "histories")
         steps = owned.filter("kind = 'steps'")
@@ -66,7 +76,9 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
             return found, find_cycles(session, found.filter("kind = 'dependencies'"), settings)["all"]
 
         found, cycles = judged(None)
-        anomalies = _merged(orjson.loads(bytes(row["payload"])) for row in found.filter("kind = 'anomalies'").collect())
+        anomalies = _merge_anomalies(
+            orjson.loads(bytes(row["payload"])) for row in found.filter("kind = 'anomalies'").collect()
+        )
         guesses = (judged(number)[1] for number in range(guesses_of(settings)))
         try_orders(anomalies, cycles, guesses if guesses_of(settings) else None, results)
         named = {at for one in anomalies for at in one.txns}
@@ -93,7 +105,7 @@ def _add_reports(results: Results, frame: DataFrame) -> None:
             results.add_counts(orjson.loads(payload))
 
 
-def _read(buckets: int, split: Split, source: Iterable[Block]) -> Iterator[Row]:
+def _read_split(buckets: int, split: Split, source: Iterable[Block]) -> Iterator[Row]:
     """Events and steps by bucket of their process, with the lines of each split."""
     lines = count = 0
     for placed in placed_events(split.number, split.reader, split.path, source):
@@ -116,9 +128,9 @@ def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[in
         yield int(str(number)), part
 
 
-def _own(buckets: int, _: int, payloads: Payloads) -> Iterator[Row]:
+def _pair_processes(buckets: int, _: int, payloads: Payloads) -> Iterator[Row]:
     """Pairs the events of some processes: their known steps by bucket of the key, with the transactions."""
-    txns = paired(pl.concat(map(unpack, payloads["events"])).sort("place"))
+    txns = pair_transactions(pl.concat(map(unpack, payloads["events"])).sort("place"))
     yield "counts", -1, orjson.dumps(outcome_counts(txns))
     if payloads["steps"]:
         steps = pl.concat(map(unpack, payloads["steps"])).drop("process").sort("place", "step")
@@ -195,7 +207,7 @@ def _json_of(anomaly: Anomaly, number: int, history: TxnHistory, appeared: pl.Se
     return {**chosen, "txns": txns, "order": [first, appeared[anomaly.key], number]}
 
 
-def _merged(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
+def _merge_anomalies(parts: Iterable[list[dict[str, Any]]]) -> list[Anomaly]:
     """The anomalies of all tasks, in the order in which one pass finds them. Their transactions are places."""
     rows = sorted((row for part in parts for row in part), key=lambda row: row.pop("order"))
     found = collect(Anomaly(**{**row, **{name: tuple(row[name]) for name in _TUPLES}}) for row in rows)

@@ -45,7 +45,7 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
     return whole.hexdigest()
 
 
-def installed(digest: str) -> Path | None:
+def find_installed(digest: str) -> Path | None:
     """The folder of the worker's installed package; None if there is none or if it has other files."""
     try:
         package = _spec("logjudge", [entry for entry in sys.path if Path(entry).is_dir()])
@@ -68,7 +68,7 @@ def _spec(name: str, path: list[str]) -> ModuleSpec | None:
     return next((spec for spec in found if spec is not None), None)
 
 
-def unpacked(archive: str, digest: str) -> Path | None:
+def unpack_once(archive: str, digest: str) -> Path | None:
     """The folder of the archive's package, unpacked once for all sessions; None if no folder is writable."""
     for parent in _cache_folders():
         with suppress(OSError):
@@ -126,7 +126,7 @@ def _remove_old(parent: Path) -> None:
 def become_package(archive: str) -> None:
     """Makes the module `logjudge` the package that was found; its submodules are then imported from there."""
     module = sys.modules["logjudge"]
-    folder = installed(DIGEST) or unpacked(archive, DIGEST)
+    folder = find_installed(DIGEST) or unpack_once(archive, DIGEST)
     if folder is None:
         module.__path__ = [f"{archive}/{CODE}"]
         with zipfile.ZipFile(archive) as packed:

@@ -94,13 +94,13 @@ def _parse(path: Path) -> LabScenario:
     for number, step in enumerate(steps, 1):
         _check_step(f"{path}: step {number}", step)
     cluster = content.pop("cluster", {})
-    content = {"name": path.stem, **content, **_checked(f"{path}: [cluster]", cluster, CLUSTER)}
-    _checked(str(path), content, [field.name for field in fields(LabScenario) if field.name != "steps"])
+    content = {"name": path.stem, **content, **_check_keys(f"{path}: [cluster]", cluster, CLUSTER)}
+    _check_keys(str(path), content, [field.name for field in fields(LabScenario) if field.name != "steps"])
     for key, value in content.items():
         expected = type(getattr(_DEFAULTS, key))
         if not isinstance(value, list if expected is tuple else expected):
             raise UsageError(f"{path}: found {key} = {value!r}, expected a {_SHAPES[expected]}")
-    _checked(f"{path}: [load]", content.get("load", {}), [field.name for field in fields(Load)])
+    _check_keys(f"{path}: [load]", content.get("load", {}), [field.name for field in fields(Load)])
     workload = content.get("workload", _DEFAULTS.workload)
     if workload not in WORKLOADS:
         raise UsageError(f"{path}: {unknown_name('workload', workload, WORKLOADS)}")
@@ -113,7 +113,7 @@ def _check_step(where: str, step: Any) -> None:
     if not isinstance(action, str) or action not in STEPS:
         raise UsageError(f"{where}: found do = {action!r}, expected one of {', '.join(STEPS)}")
     keys = STEPS[action]
-    _checked(f"{where} ({action})", step, ["do", *keys])
+    _check_keys(f"{where} ({action})", step, ["do", *keys])
     for key, kind in keys.items():
         if key not in step and key not in OPTIONAL:
             raise UsageError(f"{where} ({action}): {key} is missing")
@@ -132,7 +132,7 @@ def _check_step(where: str, step: Any) -> None:
         raise UsageError(f"{where} (wait): found until = {step['until']!r}, expected one of {', '.join(UNTIL)}")
 
 
-def _checked(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:
+def _check_keys(where: str, content: Any, known: Sequence[str]) -> dict[str, Any]:
     """The content of a table. Raises UsageError for a key that nothing reads."""
     if not isinstance(content, dict):
         raise UsageError(f"{where}: found {content!r}, expected a table")

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ...errors import LogjudgeError
-from ..kafka_clients import ClientSettings, recorded
+from ..kafka_clients import ClientSettings, recorded_config
 from ..session import Client, Session
 from .sending import senders
 
@@ -32,7 +32,7 @@ class Member:
         self.session, self.name = session, name
         load = session.load
         config = member_config(session.settings, f"{load.topic}-group")
-        session.recorder.configure(name, role="consumer", **recorded(config))
+        session.recorder.configure(name, role="consumer", **recorded_config(config))
         plan = {
             "file": str(session.recorder.client_file(name)),
             "start": session.recorder.start_ns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kafka_clients import confluent_kafka, make, recorded
+from ..kafka_clients import confluent_kafka, make, recorded_config
 from ..permissions import refuse
 from ..session import Client, Session
 from .reading import Reader
@@ -20,7 +20,7 @@ class Watcher:
     def __init__(self, session: Session, name: str) -> None:
         self.session, self.name, self.topic = session, name, session.load.topic
         self._config = session.settings.for_consumer(f"logjudge-{name}")
-        session.recorder.configure(name, role="consumer", **recorded(self._config))
+        session.recorder.configure(name, role="consumer", **recorded_config(self._config))
 
     def run(self) -> None:
         """Request them until the session stops."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kafka_clients import confluent_kafka, make, recorded
+from ..kafka_clients import confluent_kafka, make, recorded_config
 from ..permissions import refuse
 from ..session import Session
 
@@ -23,7 +23,7 @@ class Reader:
     def __init__(self, session: Session, name: str, **config: Any) -> None:
         self.session, self.name = session, name
         self._config = session.settings.for_consumer(f"logjudge-{name}", **config)
-        session.recorder.configure(name, **recorded(self._config))
+        session.recorder.configure(name, **recorded_config(self._config))
 
     def run(self) -> None:
         """Poll until the session stops."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..kafka_clients import confluent_kafka, make, recorded
+from ..kafka_clients import confluent_kafka, make, recorded_config
 from ..session import Session
 
 PURGE_SECONDS = 5.0
@@ -36,7 +36,7 @@ class Sender:
         self.random = random.Random(name)
         self._count = 0
         self._is_broken = False
-        session.recorder.configure(name, **recorded(self._config))
+        session.recorder.configure(name, **recorded_config(self._config))
 
     def run(self) -> None:
         """Send until the session stops, then wait for the delivery reports."""

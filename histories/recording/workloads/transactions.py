@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ...errors import LogjudgeError
-from ..kafka_clients import confluent_kafka, make, recorded
+from ..kafka_clients import confluent_kafka, make, recorded_config
 from ..open_operations import Transaction
 from ..permissions import refuse
 from ..session import Client, Session
@@ -44,7 +44,7 @@ class Transactor:
         self._count = 0
         self._successor: Any = None  # the producer that has fenced the present one
         session.transactional[self._config["transactional.id"]] = self._config
-        session.recorder.configure(name, **recorded(self._config))
+        session.recorder.configure(name, **recorded_config(self._config))
 
     def run(self) -> None:
         """Make transactions until the session stops."""

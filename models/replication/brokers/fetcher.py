@@ -24,7 +24,7 @@ from ..requests import (
 from ..storage.batches import Batch
 from .disk import Disk
 from .part import BrokerPart, Parts
-from .quota import ReplicationQuota, throttled
+from .quota import ReplicationQuota, throttled_partitions
 from .replica import Replica
 
 
@@ -34,7 +34,7 @@ class FetcherManager:
     def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes) -> None:
         process, *_, config = parts
         self._count = config.fetchers
-        quota = ReplicationQuota(config.follower_throttle, throttled(config.followers_throttled, process.id))
+        quota = ReplicationQuota(config.follower_throttle, throttled_partitions(config.followers_throttled, process.id))
         self._make = partial(Fetcher, parts, disk, inboxes, quota)
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
 

@@ -82,7 +82,7 @@ class Leadership(BrokerPart):
         same = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
         if same and not stays_out and self._rules.keeps_fetching(replica, state):
             replica.start_following(state)
-            self._process.report("follows-on", *_followed(replica, state, previous))
+            self._process.report("follows-on", *_followed_event(replica, state, previous))
             return
         self._fetchers.stop(partition)
         if was_leader:
@@ -93,7 +93,7 @@ class Leadership(BrokerPart):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        self._process.report("follower", *_followed(replica, state, previous))
+        self._process.report("follower", *_followed_event(replica, state, previous))
         if state.leader != NO_LEADER and not stays_out:
             self._fetchers.follow(replica, state.leader)
 
@@ -128,6 +128,6 @@ class Leadership(BrokerPart):
         return Vote(replica.log_view, replica.log.end)
 
 
-def _followed(replica: Replica, state: PartitionState, previous: LeaderEpoch) -> Followed:
+def _followed_event(replica: Replica, state: PartitionState, previous: LeaderEpoch) -> Followed:
     end, mark = replica.log.end, replica.hw
     return Followed(replica.partition, state.epoch, state.leader, end, mark, state.version, previous, state.isr)

@@ -14,7 +14,7 @@ from ..storage.batches import Batch
 ALL = "*"
 
 
-def throttled(replicas: str, broker: int) -> frozenset[int] | None:
+def throttled_partitions(replicas: str, broker: int) -> frozenset[int] | None:
     """The partitions of a broker in a list of throttled replicas (`partition:broker,…`); None: all of them."""
     if replicas == ALL:
         return None

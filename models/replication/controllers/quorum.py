@@ -75,7 +75,7 @@ class Quorum:
         """Create the topics, except for the partitions that are added later."""
         self._planned = assignment
         later = range(self.config.first_partitions, self.config.partitions)
-        self.states = [ABSENT if p in later else _created(replicas) for p, replicas in enumerate(assignment)]
+        self.states = [ABSENT if p in later else _new_partition(replicas) for p, replicas in enumerate(assignment)]
         self._start_epoch(self.controllers[0])
         for partition, state in enumerate(self.states):
             if state is not ABSENT:
@@ -93,7 +93,7 @@ class Quorum:
             return
         for partition, state in enumerate(self.states):
             if state is ABSENT:
-                state = _created(self._planned[partition])
+                state = _new_partition(self._planned[partition])
                 self.states[partition] = controller.view[partition] = state
                 self._on_stored(partition, state, state)
                 self.report(QUORUM, "stored", partition, None, state)
@@ -356,6 +356,6 @@ class Quorum:
         return vote
 
 
-def _created(replicas: tuple[int, ...]) -> PartitionState:
+def _new_partition(replicas: tuple[int, ...]) -> PartitionState:
     """A new partition: all replicas are in the ISR, and the first leads."""
     return PartitionState(replicas, replicas[0], 0, replicas, 0)

@@ -103,7 +103,7 @@ def readable(batches: list[Batch], aborted: list[AbortedTransaction] | None) -> 
     return found
 
 
-def committed(batches: Iterator[Batch], end: int) -> list[Batch]:
+def committed_batches(batches: Iterator[Batch], end: int) -> list[Batch]:
     """The batches below an offset that are visible to read_committed consumers; their markers may be at or above it."""
     found: list[Batch] = []
     open_batches: dict[int, list[Batch]] = {}
