@@ -349,32 +349,6 @@ def test_without_any_evidence_the_missing_is_named():
     assert explained.missing
 
 
-def test_every_cause_of_the_design_is_there():
-    assert set(CAUSES) == {
-        "unclean-election",
-        "high-watermark-truncation",
-        "leader-epoch-divergence",
-        "log-rolled-back",
-        "single-ack-failover",
-        "last-replica-standing",
-        "correlated-failure",
-        "corruption",
-        "retention",
-        "compaction",
-        "consumer-reset",
-        "committed-offset-vanished",
-        "commits-lost",
-        "stale-commit",
-        "commit-before-handle",
-        "truncation-below-position",
-        "retry-duplicate",
-        "idempotence-reset",
-        "late-write",
-        "repeated-marker",
-        "transaction-state-lost",
-    }
-
-
 def test_the_last_leader_is_that_of_the_greatest_epoch():
     line = "INFO [Broker id=%d] Leader orders-0 starts at leader epoch %d from offset 0 with high watermark 0 ISR [1] "
     line += "addingReplicas []. Previous leader epoch was 0. (state.change.logger)"

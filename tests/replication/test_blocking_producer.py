@@ -9,8 +9,6 @@ import pytest
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.replication.cluster import Cluster
-from logjudge.models.replication.config import Config, ConfigError
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.ports import History
 from logjudge.models.replication.producer_batch import ProducerBatch
 from logjudge.models.replication.scenario import Scenario
@@ -78,8 +76,3 @@ def test_a_large_buffer_changes_nothing() -> None:
         return [[(b.base, b.producer, b.first) for b in log.batches()] for log in found if log is not None]
 
     assert logs(**{"buffer.memory": 1 << 40}) == logs()
-
-
-def test_transactions_do_not_block() -> None:
-    with pytest.raises(ConfigError, match=r"together with transactions"):
-        configure(Config(), {"buffer.memory": 10_000, "simulation.transactions": "own"})

@@ -19,7 +19,6 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
-from logjudge.models.replication.config import Config, ConfigError
 from logjudge.models.replication.coordinators.assignors import (
     ASSIGNORS,
     Assignment,
@@ -29,7 +28,6 @@ from logjudge.models.replication.coordinators.assignors import (
     sticky,
 )
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 
 INVARIANTS = ("one-owner", "no-fenced-commit", "no-commit-loss", "no-acknowledged-loss")
@@ -114,13 +112,6 @@ def test_two_claims_of_one_generation_leave_a_partition_without_owner() -> None:
     assert owners_of(owned) == {0: None, 1: "a", 2: "b"}
     assert set(range(4)) == {p for shares in sticky(4, owned).values() for p in shares}
     assert 0 not in {p for shares in cooperative_sticky(4, owned).values() for p in shares}
-
-
-def test_an_unknown_assignor_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"partition.assignment.strategy must be range"):
-        configure(Config(), {"partition.assignment.strategy": "random"})
-    with pytest.raises(ConfigError, match=r"simulation.commit must be none, after, before, not"):
-        configure(Config(), {"simulation.commit": "auto"})
 
 
 @pytest.mark.parametrize("seed", range(12))

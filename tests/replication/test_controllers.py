@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 from logjudge.models.replication.brokers.replica import Replica
-from logjudge.models.replication.config import MS, SECOND, Config, ConfigError
+from logjudge.models.replication.config import SECOND, Config, ConfigError
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.partition_state import PartitionState
 from logjudge.models.replication.requests import OffsetsRequest
 from logjudge.models.replication.rules import Rules
@@ -187,31 +186,3 @@ def test_a_session_of_kraft_must_outlast_its_heartbeats() -> None:
     slow = Scenario("test", "kraft", 1, {}, {2: {"broker.heartbeat.interval.ms": 9500}})
     with pytest.raises(ConfigError, match="9500"):
         slow.config()
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"no.such": 1}, "unknown configuration 'no.such'"),
-        ({"acks": "1", "enable.idempotence": True}, "needs acks=all"),
-        ({"retries": 0, "enable.idempotence": True}, "needs acks=all, retries"),
-        ({"max.in.flight.requests.per.connection": 6}, "at most 5"),
-        ({"acks": "1", "max.in.flight.requests.per.connection": 6}, "at most 5"),
-        ({"delivery.timeout.ms": 30000}, "delivery.timeout.ms must be at least .*, 30005, not 30000"),
-        ({"simulation.brokers": 2}, "needs as many brokers"),
-        ({"min.insync.replicas": "two"}, "must be a whole number"),
-        ({"auto.offset.reset": "middle"}, "must be earliest or latest"),
-        ({"auto.offset.reset": "none"}, "must be earliest or latest, not 'none'"),
-    ],
-)
-def test_impossible_configurations_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        configure(Config(), options)
-
-
-def test_the_producer_gives_up_idempotence_that_is_not_configured() -> None:
-    assert configure(Config(), {"min.insync.replicas": 2}).idempotence
-    assert not configure(Config(), {"acks": "1"}).idempotence
-    assert not configure(Config(), {"acks": "0"}).idempotence
-    assert not configure(Config(), {"retries": 0}).idempotence
-    assert configure(Config(), {"request.timeout.ms": 300_000}).delivery_timeout == 300_005 * MS

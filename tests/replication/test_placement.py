@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from logjudge.models.exploration.load_spread import spread, table
-from logjudge.models.replication.config import Config, ConfigError
+from logjudge.models.replication.config import Config
 from logjudge.models.replication.controllers.controller import Controller
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.partition_state import PartitionState
@@ -65,15 +65,6 @@ def test_only_plain_round_robin_moves_a_broker_s_load_to_one_neighbour() -> None
     assert heirs(round_robin(range(5), 40, 3)) == [8]
     assert heirs(kafka(range(5), 40, 3)) == [2, 2, 2, 2]
     assert heirs(shifted(range(5), 20, 3)) == [1, 1, 1, 1]
-
-
-def test_racks_need_kafka_s_assignment_and_all_brokers() -> None:
-    with pytest.raises(ConfigError, match=r"racks need simulation\.assignment=kafka"):
-        configure(Config(), {}, {1: {"broker.rack": "a"}})
-    with pytest.raises(ConfigError, match="for all brokers or for none; broker 2, 3 has none"):
-        configure(Config(), {"simulation.assignment": "kafka"}, {1: {"broker.rack": "a"}})
-    with pytest.raises(ConfigError, match="must be round-robin, shifted or kafka"):
-        configure(Config(), {"simulation.assignment": "best"})
 
 
 def test_the_load_of_a_dead_broker_spreads_unless_the_assignment_repeats_itself() -> None:

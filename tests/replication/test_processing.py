@@ -22,13 +22,12 @@ from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import SETTINGS, space
 from logjudge.models.exploration.processing_invariants import committed_offsets, visible_copies
 from logjudge.models.exploration.processing_truth import copied_ranges
-from logjudge.models.replication.config import SECOND, Config, ConfigError
+from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.coordinators.group_coordinator import GroupCoordinator
 from logjudge.models.replication.coordinators.group_offsets import GroupOffsets
 from logjudge.models.replication.coordinators.group_requests import CommittedOffset, GroupRecord
 from logjudge.models.replication.event_loop import EventLoop, PausableTimer
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.transactions import MARKER
 
@@ -217,15 +216,3 @@ def test_exactly_once_against_at_least_once(tmp_path: Path) -> None:
     assert sum(one.high - one.low + 1 for one in ranges) == visible_copies(cluster).total()
     again = sum(one.high - one.low + 1 for one in ranges if one.is_repeated)
     assert again == visible_copies(cluster).total() - len(visible_copies(cluster))
-
-
-def test_settings_of_processing_are_checked() -> None:
-    group = {"partition.assignment.strategy": "range"}
-    for options, message in (
-        ({"simulation.processing": "twice"}, r"simulation\.processing must be none, exactly-once"),
-        ({"simulation.processing": "exactly-once"}, r"needs a group: set partition\.assignment\.strategy"),
-        ({**group, "simulation.processing": "at-least-once"}, r"set simulation\.commit to 'after', not 'none'"),
-        ({**group, "simulation.processing": "exactly-once", "simulation.commit": "auto"}, r"to 'none', not 'auto'"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            configure(Config(), options)

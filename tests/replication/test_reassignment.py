@@ -134,40 +134,31 @@ def test_a_move_that_makes_no_sense_is_refused() -> None:
     assert "majority-quorum has no reassignment" in refused(Fault(SECOND, "reassignment", (1, 2)), "majority-quorum")
 
 
-@pytest.mark.parametrize(("rate", "min_seconds", "max_seconds"), [(1 << 50, 0, 1), (20_000, 5, 10), (5_000, 32, 80)])
-def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(
-    rate: int, min_seconds: int, max_seconds: int
-) -> None:
-    """10 kB a second are written from 1 s to 41 s, and the move begins at 10 s."""
-    scenario = load("reassignment-throttled")
-    events: list[ClusterEvent] = []
-    options = {**scenario.options, "leader.replication.throttled.rate": rate}
-    cluster = replace(scenario, options=options).run(listener=events.append)
-    [begun, completed] = [time for time, _, kind, _ in events if kind == "reassignment"]
-    assert min_seconds * SECOND < completed - begun < max_seconds * SECOND
-    assert cluster.final
-    assert breaches(cluster, ("no-acknowledged-loss", "no-divergence")) == {}
+LEADER, FOLLOWER = "leader.replication.throttled", "follower.replication.throttled"
 
 
 @pytest.mark.parametrize(
     ("options", "min_seconds", "max_seconds"),
     [
-        ({"follower.replication.throttled.rate": 20_000}, 5, 10),
-        ({"follower.replication.throttled.rate": 5_000}, 32, 80),
-        ({"follower.replication.throttled.rate": 5_000, "follower.replication.throttled.replicas": "0:3"}, 0, 1),
-        ({"follower.replication.throttled.rate": 5_000, "follower.replication.throttled.replicas": "0:3,0:4"}, 32, 80),
-        ({"leader.replication.throttled.rate": 20_000, "leader.replication.throttled.replicas": "0:2"}, 0, 1),
-        ({"leader.replication.throttled.rate": 20_000, "leader.replication.throttled.replicas": "0:1"}, 5, 10),
+        ({f"{LEADER}.rate": 1 << 50}, 0, 1),
+        ({f"{LEADER}.rate": 20_000}, 5, 10),
+        ({f"{LEADER}.rate": 5_000}, 32, 80),
+        ({f"{LEADER}.rate": 20_000, f"{LEADER}.replicas": "0:2"}, 0, 1),
+        ({f"{LEADER}.rate": 20_000, f"{LEADER}.replicas": "0:1"}, 5, 10),
+        ({f"{FOLLOWER}.rate": 20_000}, 5, 10),
+        ({f"{FOLLOWER}.rate": 5_000}, 32, 80),
+        ({f"{FOLLOWER}.rate": 5_000, f"{FOLLOWER}.replicas": "0:3"}, 0, 1),
+        ({f"{FOLLOWER}.rate": 5_000, f"{FOLLOWER}.replicas": "0:3,0:4"}, 32, 80),
     ],
 )
-def test_throttles_concern_the_listed_leaders_and_followers(
+def test_a_throttled_reassignment_takes_as_long_as_its_rate_demands(
     options: dict[str, object], min_seconds: int, max_seconds: int
 ) -> None:
-    """The partition moves from leader 1 to broker 4, which fetches 10 kB a second once it has caught up."""
+    """10 kB a second are written from 1 s to 41 s. At 10 s the partition moves from leader 1 to broker 4."""
     scenario = load("reassignment-throttled")
     events: list[ClusterEvent] = []
-    fixed = {name: value for name, value in scenario.options.items() if "throttled" not in name}
-    cluster = replace(scenario, options={**fixed, **options}).run(listener=events.append)
+    unthrottled = {name: value for name, value in scenario.options.items() if "throttled" not in name}
+    cluster = replace(scenario, options={**unthrottled, **options}).run(listener=events.append)
     [begun, completed] = [time for time, _, kind, _ in events if kind == "reassignment"]
     assert min_seconds * SECOND < completed - begun < max_seconds * SECOND
     assert cluster.final

@@ -12,7 +12,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.segments import batch_bytes, message_set, values_of
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.replication.cluster import Cluster
-from logjudge.models.replication.config import MS, SECOND, Config, ConfigError
+from logjudge.models.replication.config import MS, SECOND, Config
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.keys import Keys
 from logjudge.models.replication.options import configure
@@ -126,11 +126,3 @@ def test_segments_and_retention_count_real_bytes(tmp_path: Path) -> None:
         assert files[-1] > 1200
         assert 6000 <= sum(files) < 8000 + 2000
     assert written.truth["lost_acked_count"] == 0
-
-
-def test_limits_with_transactions_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"not simulated together with transactions"):
-        configure(Config(), {"max.message.bytes": 500, "simulation.transactions": "own"})
-    group = {"partition.assignment.strategy": "range", "simulation.processing": "exactly-once"}
-    with pytest.raises(ConfigError, match=r"not simulated together with topics that a group writes"):
-        configure(Config(), {"batch.size": 500, **group})

@@ -18,9 +18,8 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
 from logjudge.models.exploration.transaction_truth import transaction_truth
-from logjudge.models.replication.config import Config, ConfigError
+from logjudge.models.replication.config import ConfigError
 from logjudge.models.replication.events import ClusterEvent
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.replica_log import ReplicaLog
@@ -206,10 +205,6 @@ def test_consumers_that_read_uncommitted_see_what_was_aborted() -> None:
     assert any(low <= value < high for low, high in seen)
 
 
-def test_settings_of_transactions_are_checked() -> None:
-    with pytest.raises(ConfigError, match=r"simulation\.transactions must be none, own or shared"):
-        configure(Config(), {"simulation.transactions": "all"})
-    with pytest.raises(ConfigError, match=r"transactions need enable\.idempotence"):
-        configure(Config(), {"simulation.transactions": "own", "acks": "1"})
+def test_transactions_need_kraft() -> None:
     with pytest.raises(ConfigError, match="KRaft only"):
         scenario(0, "kip-101").config()

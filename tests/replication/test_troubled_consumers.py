@@ -15,9 +15,8 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.replication.cluster import Cluster
-from logjudge.models.replication.config import Config, ConfigError
+from logjudge.models.replication.config import ConfigError
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.options import configure
 from logjudge.models.replication.scenario import Scenario
 
 from .test_consumer_groups import scenario as group_scenario
@@ -129,22 +128,6 @@ def test_asynchronous_commits_lose_nothing_under_faults(seed: int, retries: bool
     assert cluster.final
     assert cluster.group.acknowledged
     assert breaches(cluster, INVARIANTS) == {}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"simulation.poison": "eat"}, "simulation.poison must be none, crash"),
-        ({"simulation.poison": "crash"}, "needs a group"),
-        ({"simulation.commit": "async"}, "must be none, after, before, not"),
-        ({"simulation.commit.retry": True}, r"needs simulation\.commit=async"),
-        ({"simulation.partitions.added": 1}, "must be less than num.partitions"),
-        ({"simulation.partitions.added": 1, "num.partitions": 2}, "needs a group"),
-    ],
-)
-def test_settings_that_have_no_meaning_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        configure(Config(), options)
 
 
 def test_the_fault_needs_partitions_to_add() -> None:
