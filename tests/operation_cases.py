@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from logjudge.models.porcupine import (
-    Model,
-    Operation,
-)
+from logjudge.models.porcupine import Model, Operation
 from logjudge.models.porcupine.history import number_actions
 from logjudge.models.porcupine.steps import Budget, Steps
 from logjudge.models.specifications import MODELS

@@ -139,11 +139,7 @@ def test_a_loss_is_one_finding_with_its_consequences(tmp_path: Path) -> None:
         "2 writes acknowledged at x-0@1-2 (b, e) are gone; c had read all of them before they vanished;"
         " 1 of their offsets now holds another record (x)"
     )
-    assert set(loss["related"]) == {
-        "inconsistent-offsets/x-0/0",
-        "nonmonotonic-poll/x-0/0",
-        "realtime-order/x-0/0",
-    }
+    assert set(loss["related"]) == {"inconsistent-offsets/x-0/0", "nonmonotonic-poll/x-0/0", "realtime-order/x-0/0"}
     assert loss["processes"] == ["p"]
 
 

@@ -251,9 +251,7 @@ def test_a_signal_leaves_nothing(number: signal.Signals, work: str, run: Path, t
     )
     words = ["check", run, "--engine", "local", "--no-plots", "--out", tmp_path / "out"]
     with subprocess.Popen(
-        [sys.executable, "-c", waits, *map(str, words)],
-        stderr=subprocess.PIPE,
-        preexec_fn=_take_signals,
+        [sys.executable, "-c", waits, *map(str, words)], stderr=subprocess.PIPE, preexec_fn=_take_signals
     ) as process:
         while not (tmp_path / "begun").exists() and process.poll() is None:
             time.sleep(0.05)

@@ -190,18 +190,7 @@ def test_the_picture_of_what_is_in_order_has_all_points() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        None,
-        True,
-        1,
-        -2.5,
-        "x",
-        UNKNOWN,
-        (1, (2, None)),
-        frozenset({1, "a"}),
-        Word(":a"),
-        FrozenMap({("k", (1,))}),
-    ],
+    [None, True, 1, -2.5, "x", UNKNOWN, (1, (2, None)), frozenset({1, "a"}), Word(":a"), FrozenMap({("k", (1,))})],
 )
 def test_values_survive_the_wire(value: object) -> None:
     again = decode(unpack(pack(value)))

@@ -194,10 +194,7 @@ def test_a_run_that_spark_gives_up_is_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "PythonException:\n  ModuleNotFoundError: No module named 'logjudge'\n",
-            "lack logjudge; start the session",
-        ),
+        ("PythonException:\n  ModuleNotFoundError: No module named 'logjudge'\n", "lack logjudge; start the session"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has 3.9", "lack the Python version of the driver"),
     ],
 )

@@ -25,34 +25,13 @@ def logs(text, snapshot=""):
             key, _found, value = body.partition("=") if "=" in body else (None, "", body)
             value = None if value in ("-", "!") else value
             control = "commit" if body == "!" else None
-            where = {"snapshot": snapshot, "broker": broker.strip(), "file": FILE.format(broker.strip())}
-            common = {"leader_epoch": int(epoch or 0), "byte": position * 100}
-            records.append(
-                {
-                    **where,
-                    **common,
-                    "offset": offset,
-                    "timestamp": 1,
-                    "key": key,
-                    "value": value,
-                    "digest": text_digest(key, value),
-                    "producer_id": None,
-                    "transactional": control is not None,
-                    "control": control,
-                }
-            )
-            batches.append(
-                {
-                    **where,
-                    **common,
-                    "base_offset": offset,
-                    "last_offset": offset,
-                    "magic": 2,
-                    "count": 1,
-                    "crc_ok": True,
-                    "size": 100,
-                }
-            )
+            location = {"snapshot": snapshot, "broker": broker.strip(), "file": FILE.format(broker.strip())}
+            common = {**location, "leader_epoch": int(epoch or 0), "byte": position * 100}
+            record = {**common, "offset": offset, "timestamp": 1, "key": key, "value": value, "control": control}
+            digest = text_digest(key, value)
+            records.append({**record, "digest": digest, "producer_id": None, "transactional": control is not None})
+            batch = {**common, "base_offset": offset, "last_offset": offset, "magic": 2, "count": 1}
+            batches.append({**batch, "crc_ok": True, "size": 100})
     return {
         "records": pl.DataFrame(records, schema={**LOCATION, **RECORDS}),
         "batches": pl.DataFrame(batches, schema={**LOCATION, **BATCHES}),
@@ -65,36 +44,22 @@ def joined(*parts):
 
 def checkpoints(*rows):
     """Rows (name, broker, offset) or with a snapshot in front."""
-    full = [row if len(row) == 4 else ("", *row) for row in rows]
+    place = {"topic": "orders", "partition": 0, "line": 3}
     entries = [
-        {
-            "snapshot": s,
-            "broker": b,
-            "file": name,
-            "name": name,
-            "topic": "orders",
-            "partition": 0,
-            "offset": o,
-            "line": 3,
-        }
-        for s, name, b, o in full
+        {**place, "snapshot": snapshot, "broker": broker, "file": name, "name": name, "offset": offset}
+        for snapshot, name, broker, offset in (row if len(row) == 4 else ("", *row) for row in rows)
     ]
     return pl.DataFrame(entries, schema={**LOCATION, **CHECKPOINTS})
 
 
-def epochs(broker, *entries):
-    rows = [
-        {
-            "snapshot": "",
-            "broker": broker,
-            "file": "leader-epoch-checkpoint",
-            "leader_epoch": e,
-            "start_offset": s,
-            "line": i,
-        }
-        for i, (e, s) in enumerate(entries, 3)
+def epochs(*rows):
+    """Rows (broker, leader epoch, start offset)."""
+    file = {"snapshot": "", "file": "leader-epoch-checkpoint"}
+    entries = [
+        {**file, "broker": broker, "leader_epoch": epoch, "start_offset": start, "line": line}
+        for line, (broker, epoch, start) in enumerate(rows, 3)
     ]
-    return pl.DataFrame(rows, schema={**LOCATION, **EPOCHS})
+    return pl.DataFrame(entries, schema={**LOCATION, **EPOCHS})
 
 
 def damage(kind, broker="1", first=None, last=None, byte=0):

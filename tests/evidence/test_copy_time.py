@@ -47,7 +47,7 @@ def judged(
         for at, (value, offset) in enumerate(sent, 1)
     ]
     tables = joined(logs(earlier, "early"), logs(held)) if earlier else logs(held)
-    tables = {**tables, "epochs": epochs("1", (0, 0), (1, 1))}
+    tables = {**tables, "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
     collected = replica_logs_of("orders", 0, tables, snapshots=("early", ""), leader=leader, replicas=("1", "2"))
     timeline = Builder(collected, {}, [])
     timeline.term(1).begin(elected)

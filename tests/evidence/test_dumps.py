@@ -63,10 +63,7 @@ def test_a_payload_may_have_several_lines_and_look_like_anything():
     text = f"{HEAD}\n| offset: 0 CreateTime: 5 keySize: 1 valueSize: 9 headerKeys: [] key: k payload: one\ntwo\n"
     text += "| offset: 1 CreateTime: 6 keySize: -1 valueSize: -1 headerKeys: [] payload: null\n"
     [dump] = parse_dump(text)
-    assert dump.records.select("key", "value", "leader_epoch").rows() == [
-        ("k", "one\ntwo", 3),
-        (None, None, 3),
-    ]
+    assert dump.records.select("key", "value", "leader_epoch").rows() == [("k", "one\ntwo", 3), (None, None, 3)]
     assert is_dump(text)
     assert not is_dump("hello")
 

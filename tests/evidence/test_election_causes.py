@@ -77,12 +77,7 @@ def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tai
 
 def test_a_zookeeper_controller_logs_that_it_elects_from_outside():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
-    events = server_log(
-        "3",
-        (1, LEADS % (1, 0, "1")),
-        (9, NO_ISR_ALIVE),
-        (9, LEADS % (2, 1, "2")),
-    )
+    events = server_log("3", (1, LEADS % (1, 0, "1")), (9, NO_ISR_ALIVE), (9, LEADS % (2, 1, "2")))
     found = timeline(old, events=[events], version="0.10.2.2")
     assert found.terms[1].elected_uncleanly
     # Where epoch 1 began is not known without leader epochs, so the loss is not proved.

@@ -68,7 +68,7 @@ def test_one_broker_leads_a_leader_epoch(led, both):
     ids=["agrees", "entry at the end", "older than the log", "begins later", "too early", "another epoch"],
 )
 def test_the_epoch_file_must_agree_with_the_log(entries, ranges):
-    tables = {**logs("1: 0a 1b 2c@1 3d@1"), "epochs": epochs("1", *entries)}
+    tables = {**logs("1: 0a 1b 2c@1 3d@1"), "epochs": epochs(*(("1", *entry) for entry in entries))}
     found = judge_epochs(of(tables), sends()).findings
     assert [(f.first_offset, f.last_offset) for f in found] == ranges
 

@@ -8,9 +8,7 @@ import pytest
 from logjudge.analysis.timelines.building import merge_sources
 from logjudge.analysis.timelines.facts import Fact, ordered
 
-from .timelines import (
-    SECOND,
-)
+from .timelines import SECOND
 
 
 def test_facts_without_a_time_keep_their_place():

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.histories.evidence.checkpoints import (
-    read_epoch_checkpoint,
-    read_offset_checkpoint,
-    read_properties,
-)
+from logjudge.histories.evidence.checkpoints import read_epoch_checkpoint, read_offset_checkpoint, read_properties
 from logjudge.histories.evidence.tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES
 
 
@@ -24,10 +20,7 @@ def test_offset_checkpoints_have_an_entry_a_line(tmp_path, version):
     path = write(tmp_path, "replication-offset-checkpoint", f"{version}\n2\norders 0 12\n__consumer_offsets 49 0\n")
     frame, damage = read_offset_checkpoint(path)
     assert damage.height == 0
-    assert frame.rows() == [
-        ("high-watermark", "orders", 0, 12, 3),
-        ("high-watermark", "__consumer_offsets", 49, 0, 4),
-    ]
+    assert frame.rows() == [("high-watermark", "orders", 0, 12, 3), ("high-watermark", "__consumer_offsets", 49, 0, 4)]
 
 
 @pytest.mark.parametrize("text", ["", "0\n0\n", "0\n0"])

@@ -10,9 +10,9 @@ from logjudge.analysis.timelines.timeline import Builder
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.cluster_metadata import MetadataRecord, replay_records
 from logjudge.histories.evidence.server_log import parse_log
-from logjudge.histories.evidence.tables import EPOCHS, LOCATION, LOG_EVENTS, METADATA, empty, located
+from logjudge.histories.evidence.tables import LOG_EVENTS, METADATA, empty, located
 
-from .replica_texts import logs
+from .replica_texts import epochs, logs
 
 SECOND = 1_000_000_000
 START = 1_800_000_000_000
@@ -22,33 +22,13 @@ def lost(acks="all", first=1, last=1, values=("b",), at=5):
     return Lost("orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1)
 
 
-def epochs(*rows):
-    entries = [
-        {
-            "snapshot": "",
-            "broker": b,
-            "file": "leader-epoch-checkpoint",
-            "leader_epoch": e,
-            "start_offset": s,
-            "line": 3,
-        }
-        for b, e, s in rows
-    ]
-    return pl.DataFrame(entries, schema={**LOCATION, **EPOCHS})
-
-
 def metadata(*changes):
     """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
     topic = MetadataRecord(0, START, "TOPIC_RECORD", {"name": "orders", "topicId": "x"})
     new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
     first = MetadataRecord(1, START, "PARTITION_RECORD", {**new, "leaderEpoch": 0, "partitionEpoch": 0})
     rest = [
-        MetadataRecord(
-            i,
-            START + at * 1000,
-            "PARTITION_CHANGE_RECORD",
-            {"partitionId": 0, "topicId": "x", **fields},
-        )
+        MetadataRecord(i, START + at * 1000, "PARTITION_CHANGE_RECORD", {"partitionId": 0, "topicId": "x", **fields})
         for i, (at, fields) in enumerate(changes, 2)
     ]
     frame, _ = replay_records([topic, first, *rest])

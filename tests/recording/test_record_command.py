@@ -226,7 +226,7 @@ def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -
         poll.ok([("t", 0, 0, "a")])
     lines = json_lines(tmp_path / "run" / "history" / "m0.jsonl")
     assert [(line["f"], line["type"]) for line in lines] == [
-        *(("subscribe", "invoke"), ("subscribe", "ok"), ("poll", "invoke"), ("poll", "ok")),
+        *(("subscribe", "invoke"), ("subscribe", "ok"), ("poll", "invoke"), ("poll", "ok"))
     ]
     with recorder.txn("t0") as transaction:
         transaction.send("t", "b")

@@ -137,11 +137,7 @@ def test_open_transactions_are_aborted_before_the_final_reads(
     assert coordinator.initialised == initialised
     lines = (session.recorder.finish() / "history.jsonl").read_text().splitlines()
     begun, done = (json.loads(line) for line in lines)
-    assert begun["fault"] == {
-        "kind": "init-transactions",
-        "nodes": [],
-        "transactional_ids": ["orders-t0", "orders-t1"],
-    }
+    assert begun["fault"] == {"kind": "init-transactions", "nodes": [], "transactional_ids": ["orders-t0", "orders-t1"]}
     assert (begun["process"], done["type"]) == ("nemesis", outcome)
 
 
