@@ -19,15 +19,13 @@ CAPTION = (
     " are their neighbours. Red: the operation wrote or read a lost record. Time without operations is shortened: read"
     " the times on the axis, not the distances."
 )
-# Kind -> colour.
-KINDS = {
+COLOURS = {  # by kind of operation
     "send": style.BLUE,
     "poll": style.GREEN,
     "end_offsets": style.PURPLE,
     "commit": style.ORANGE,
     "crash": style.INK,
 }
-NAMES = {"send": "send", "poll": "poll", "end_offsets": "end offsets", "commit": "commit", "crash": "crash"}
 MAX_OPERATIONS = 24
 
 
@@ -116,7 +114,7 @@ def _time_scale(shown: list[dict[str, Any]], figures: dict[str, Any]) -> TimeSca
 
 
 def _bar(axis: Axes, y: float, operation: dict[str, Any], scale: TimeScale) -> None:
-    colour = style.RED if operation["lost"] else KINDS.get(operation["kind"], style.FAINT)
+    colour = style.RED if operation["lost"] else COLOURS.get(operation["kind"], style.FAINT)
     left = scale.of(operation["invoked"])
     is_open = operation["completed"] is None
     right = 1.02 if is_open else scale.of(operation["completed"])
@@ -174,8 +172,10 @@ def _legend(axis: Axes, shown: list[dict[str, Any]]) -> None:
     from matplotlib.patches import Patch
 
     seen = {operation["kind"] for operation in shown if not operation["lost"]}
-    handles = [Patch(facecolor=colour, label=NAMES[kind]) for kind, colour in KINDS.items() if kind in seen]
-    if seen - KINDS.keys():
+    handles = [
+        Patch(facecolor=colour, label=kind.replace("_", " ")) for kind, colour in COLOURS.items() if kind in seen
+    ]
+    if seen - COLOURS.keys():
         handles.append(Patch(facecolor=style.FAINT, label="other"))
     if any(operation["lost"] for operation in shown):
         handles.insert(0, Patch(facecolor=style.RED, label="wrote or read a lost record"))

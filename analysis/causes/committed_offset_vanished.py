@@ -17,7 +17,7 @@ import polars as pl
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
 from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
-from .commits_lost import PREVENTED_BY as LOST
+from .commits_lost import PREVENTED_BY as AGAINST_LOST_COMMITS
 from .consumer_reset import PREVENTED_BY, find_reset
 
 CITATION = "KIP-211 (expiration of committed offsets, offsets.retention.minutes), KIP-186; GroupMetadataManager"
@@ -67,15 +67,17 @@ def _reason(
     copies = missed.copies
     if copies is not None and len(copies):
         between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
-        for row in copies.filter(between, kind="removed").tail(1).iter_rows(named=True):
+        removals = copies.filter(between, kind="removed")
+        if len(removals):
+            row = removals.row(-1, named=True)
             text = f"the coordinator removed the committed offset of group {missed.group} for {missed.name}"
             source = {"source": row["file"], "byte": row["byte"]}
             removed = Fact(text, "removed", row["dated"], **source, partition=missed.name)
             return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:
-        return f"too soon for offsets.retention.minutes: {lost}, or it was deleted", [], LOST
+        return f"too soon for offsets.retention.minutes: {lost}, or it was deleted", [], AGAINST_LOST_COMMITS
     if copies is not None and len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
         reason = f"the brokers' copies have neither that commit nor its removal: {lost}, or compaction removed both"
-        return reason, [], [*LOST, f"{RETENTION}, if it had expired"]
+        return reason, [], [*AGAINST_LOST_COMMITS, f"{RETENTION}, if it had expired"]
     return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]

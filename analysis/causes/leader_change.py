@@ -179,8 +179,8 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
-    exactly = (timeline, term.leader, term.time, until)
-    return is_dead(*exactly, exactly=True) or is_paused(*exactly)
+    span = (timeline, term.leader, term.time, until)
+    return is_dead(*span, recorded_only=True) or is_paused(*span)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -248,7 +248,7 @@ def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost)
     if began.epoch == 0 or began.time is None or lost.first_acked - began.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
-    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, exactly=True):
+    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, recorded_only=True):
         return []
     return [f"whether broker {began.leader}, which had just been elected, acknowledged the records"]
 

@@ -40,11 +40,11 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     return [*died, *lasting]
 
 
-def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, exactly: bool = False) -> bool:
-    """Whether a broker was dead from one time to another. `exactly`: count only deaths that the history records."""
+def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, recorded_only: bool = False) -> bool:
+    """Whether a broker was dead from one time to another; `recorded_only`: by the deaths in the history alone."""
     lives = [(time, e) for time, e in timeline.life_of(broker) if time <= until]
     started = max((time for time, e in lives if e.kind != "died"), default=-MAX_INT64)
-    died = [time for time, e in lives if e.kind == "died" and (e.fact.place is not None or not exactly)]
+    died = [time for time, e in lives if e.kind == "died" and (e.fact.place is not None or not recorded_only)]
     return any(started < time <= since for time in died)
 
 
@@ -83,7 +83,7 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    return not is_dead(timeline, broker, until, until, exactly=True) and _may_another_have_led(
+    return not is_dead(timeline, broker, until, until, recorded_only=True) and _may_another_have_led(
         timeline, broker, since, until
     )
 
@@ -93,7 +93,7 @@ def _may_another_have_led(timeline: Timeline, broker: str, since: int, until: in
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     then = [term for term in led if term.time is not None and term.time <= since][-1:]
     others = [t for t in led if t.leader not in (None, broker) and (t in then or t.time is None or t.time > since)]
-    return not all(is_dead(timeline, t.leader or "", since, until, exactly=True) for t in others)
+    return not all(is_dead(timeline, t.leader or "", since, until, recorded_only=True) for t in others)
 
 
 def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
@@ -298,7 +298,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
         return True
     others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}
     acked = lost.first_acked or 0, lost.last_acked or 0
-    return not all(is_dead(timeline, other, *acked, exactly=True) for other in others)
+    return not all(is_dead(timeline, other, *acked, recorded_only=True) for other in others)
 
 
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:

@@ -34,7 +34,7 @@ from ..screening.range_facts import (
     RunOfReads,
     SentBy,
     Unhandled,
-    of_one,
+    as_one_partition,
     rows_of,
 )
 from ..screening.ranges import in_order_of_time
@@ -57,7 +57,7 @@ class Closed(NamedTuple):
 
 
 def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
-    return groups_of(of_one(marks), settings)["group"].sort().to_list()
+    return groups_of(as_one_partition(marks), settings)["group"].sort().to_list()
 
 
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:

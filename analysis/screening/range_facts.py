@@ -17,6 +17,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
+from ..extremes import greatest, least
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
 from ..partitions.entries import Ints, Mask
@@ -199,18 +200,18 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
 def _first_unhandled(
     rows: Rows, found: pl.DataFrame, rest: Rows, context: pl.DataFrame, settings: Settings
 ) -> list[Unhandled]:
-    groups = groups_of(of_one(rest.marks), settings)
+    groups = groups_of(as_one_partition(rest.marks), settings)
     if not len(groups):
         return []
-    placed = of_one(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
+    placed = as_one_partition(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
     handlers = handlers_of(context)
-    done = of_one(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
+    done = as_one_partition(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
     first = unhandled_records(groups, placed, done, handlers, settings).select("group", "offset")
     return [Unhandled(*row) for row in first.iter_rows()]
 
 
-def of_one(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with the number of their partition, `tp`: it is the only one."""
+def as_one_partition(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with the column `tp`, the number of a partition among many: here it is the only one."""
     return rows.with_columns(tp=pl.lit(0))
 
 
@@ -357,7 +358,7 @@ def are_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
 def _extent(values: pl.Series, lowest: int = MIN_INT64) -> Extent | None:
     """The least and the greatest value, without those below `lowest`."""
     values = values.filter(values >= lowest)
-    return Extent(int(str(values.min())), int(str(values.max()))) if len(values) else None
+    return Extent(least(values, 0), greatest(values, 0)) if len(values) else None
 
 
 def _read_until(reads: pl.DataFrame) -> ReadUntil | None:

@@ -12,7 +12,7 @@ from ..partitions.common import Common
 from ..partitions.marks import COUNTS, IS_LOG_END
 from ..partitions.observations import last_heal
 from .many_partitions import final_reads_of
-from .range_facts import RangeFacts, Rows, of_one
+from .range_facts import RangeFacts, Rows, as_one_partition
 from .summaries import NO_FIGURES, Record, plain_figures, plain_summary
 
 
@@ -54,11 +54,13 @@ def _counts(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
 def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common) -> pl.DataFrame:
     """`final_reads_of` the partition: one row, or none."""
     reads = [fact.final for fact in facts if fact.final]
-    returned = of_one(pl.DataFrame(reads, dict.fromkeys(("last", "first", "until"), pl.Int64), orient="row"))
+    returned = as_one_partition(pl.DataFrame(reads, dict.fromkeys(("last", "first", "until"), pl.Int64), orient="row"))
     passes = returned.group_by("tp").agg(
         end=pl.col("last").max() + 1, first=pl.col("first").min(), until=pl.col("until").max()
     )
-    return final_reads_of(passes, of_one(rest.marks), last_heal(common.context), common.settings.final_processes())
+    return final_reads_of(
+        passes, as_one_partition(rest.marks), last_heal(common.context), common.settings.final_processes()
+    )
 
 
 def _figures(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:

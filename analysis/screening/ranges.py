@@ -34,7 +34,17 @@ from .premises import (
     has_unknown_deletion,
     is_maybe_expired,
 )
-from .range_facts import ORDER, ORDERED_BY_TIME, HashedFacts, Hashes, OrderKey, RangeFacts, Rows, RunOfReads, of_one
+from .range_facts import (
+    ORDER,
+    ORDERED_BY_TIME,
+    HashedFacts,
+    Hashes,
+    OrderKey,
+    RangeFacts,
+    Rows,
+    RunOfReads,
+    as_one_partition,
+)
 from .range_summary import final_reads_in, summary_of
 from .screen import chosen_rules
 
@@ -114,10 +124,10 @@ def _groups_follow(
         return False
     runs = [(settings.group_of(run.process), run.first) for fact in facts for run in fact.runs]
     first_read, unhandled = (
-        of_one(pl.DataFrame(rows, {"group": pl.String, "offset": pl.Int64}, orient="row"))
+        as_one_partition(pl.DataFrame(rows, {"group": pl.String, "offset": pl.Int64}, orient="row"))
         for rows in (runs, [row for fact in facts for row in fact.unhandled])
     )
-    return not any(map(len, contradicting_groups(of_one(rest.marks), first_read, unhandled, final, settings)))
+    return not any(map(len, contradicting_groups(as_one_partition(rest.marks), first_read, unhandled, final, settings)))
 
 
 def only_grows(rest: Rows, common: Common) -> bool:

@@ -24,7 +24,7 @@ from ..partitions.unit import Tables
 from .clocks import Clock, LastTimes, clocks_of, last_times_of
 from .groups import group_of, handlers_of, missed_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, by_time, of_one, rows_of
+from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, as_one_partition, by_time, rows_of
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
 
@@ -286,14 +286,14 @@ def _missed_by_groups(
     """
     if not borders.judges_groups or not borders.limits:
         return []
-    groups = of_one(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
+    groups = as_one_partition(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
     key = ["offset", "value"]
-    records = of_one(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
+    records = as_one_partition(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
     handlers = handlers_of(common.context)
     # Of the consumers without a group.id only those that committed, or were assigned the partition, are members.
     active = marks.filter(IS_OF_GROUP)["process"].unique()
     is_member = (group_of(common.settings) != "") | pl.col("process").is_in(active.implode())
-    done = of_one(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
+    done = as_one_partition(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
     missed = missed_records(groups, records, done, handlers, common.settings).filter(pl.col("offset") < pl.col("limit"))
     lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_proof)), on=key, how="anti")
     is_lost = missed["offset"] < borders.lost_below

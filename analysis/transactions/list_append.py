@@ -140,8 +140,8 @@ def _dirty_updates(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
 
 def _judge_steps(steps: list[MicroOperation]) -> Iterator[tuple[str, str]]:
     """internal: a read contradicts what its transaction read or appended. future-read: it has a later append."""
-    expected: str | None = None  # the list, once it was read
-    appended = ""  # before that
+    expected: str | None = None  # the list; None until it is read
+    appended = ""  # the elements that the transaction appended until then
     for number, (f, value) in enumerate(steps):
         if f == "w":
             appended += f"{value}\n"

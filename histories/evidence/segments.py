@@ -120,12 +120,12 @@ def read_segment(path: Path, start: int = 0, end: int | None = None, wanted: Blo
 
     With `wanted`, RECORDS has the markers and the matching records of v2 batches, and PASSED the ranges of the others.
     """
-    return _read_range(path, start, end, _Reading(start, wanted), True)
+    return _read_range(path, start, end, _Reading(start, wanted))
 
 
 def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
     """The batches of a byte range without their records. Each is checked against its CRC."""
-    return _read_range(path, start, end, _Reading(start), False)
+    return _read_range(path, start, end, _Reading(start), with_records=False)
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +133,7 @@ def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
     return parse(np.frombuffer(data, dtype=np.uint8), at, first_offset)
 
 
-def _read_range(path: Path, start: int, end: int | None, reading: _Reading, decoded: bool) -> Segment:
+def _read_range(path: Path, start: int, end: int | None, reading: _Reading, with_records: bool = True) -> Segment:
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
@@ -141,17 +141,17 @@ def _read_range(path: Path, start: int, end: int | None, reading: _Reading, deco
     except OSError as error:
         reading.damage.append(unreadable_row(error, start, _first_offset_of(path)))
         return reading.segment(empty(BATCHES), empty(RECORDS))
-    if decoded and reading.wanted is None and len(data) <= SMALL_RANGE:
+    if with_records and reading.wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))
-    return _parse_range(data, _first_offset_of(path), reading, decoded)
+    return _parse_range(data, _first_offset_of(path), reading, with_records)
 
 
 def parse(data: Bytes, at: int = 0, first_offset: int = 0, wanted: BloomFilter | None = None) -> Segment:
     """The batches and records in bytes at position `at` of their file; offsets begin at first_offset or later."""
-    return _parse_range(data, first_offset, _Reading(at, wanted), True)
+    return _parse_range(data, first_offset, _Reading(at, wanted))
 
 
-def _parse_range(data: Bytes, first_offset: int, reading: _Reading, decoded: bool) -> Segment:
+def _parse_range(data: Bytes, first_offset: int, reading: _Reading, with_records: bool = True) -> Segment:
     headers, broken = walk_headers(data, reading.at, first_offset)
     reading.damage += broken
     if not len(headers):
@@ -164,7 +164,7 @@ def _parse_range(data: Bytes, first_offset: int, reading: _Reading, decoded: boo
         reading.add_damage("crc", reason, row, first, last)
     trusted = trusted_batches(headers, crc_ok, reading.at, reading.damage)
     records, bases, counts = empty(RECORDS), headers[:, BASE], headers[:, COUNT]
-    if decoded:
+    if with_records:
         records, bases, counts = _records(data, headers, trusted, reading)
     # An untrusted batch keeps its row with crc_ok false, so that no rule uses it.
     return reading.segment(_batch_frame(headers, trusted, bases, counts, reading.at), records)

@@ -290,11 +290,11 @@ class Ledger:
 
 def _extend(ranges: dict[str, dict[int, Ranges]], name: str, partition: int, batch: Batch) -> None:
     """Add a batch's range of offsets; adjacent ranges become one."""
-    own = ranges.setdefault(name, {}).setdefault(partition, [])
-    if own and own[-1][1] == batch.base:
-        own[-1] = (own[-1][0], batch.end)
-    else:
-        own.append((batch.base, batch.end))
+    known = ranges.setdefault(name, {}).setdefault(partition, [])
+    base = batch.base
+    if known and known[-1][1] == base:
+        base, _ = known.pop()
+    known.append((base, batch.end))
 
 
 def offsets(base: int, end: int) -> str:

@@ -345,8 +345,16 @@ def found_in(listed: Sequence[IncidentFindings]) -> str:
     return " and ".join(sorted(sources, reverse=True))
 
 
-def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple[int, Record] | None:
-    """The earliest time (ns) at which a client could see a breach, and its finding; acknowledgements do not count."""
+class FirstSign(NamedTuple):
+    """The finding of the breach that a client could see first."""
+
+    time: int  # ns
+    clock: str  # the time of day; empty if the start of the run is not recorded
+    finding: Record
+
+
+def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> FirstSign | None:
+    """The breach that a client could see first; acknowledgements do not count."""
     seen = []
     for entry in listed:
         for finding in [entry.finding, *entry.others]:
@@ -357,7 +365,7 @@ def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> tuple
     if not seen:
         return None
     time, _, finding = min(seen, key=lambda item: item[:2])
-    return time, finding
+    return FirstSign(time, clock(figures["started_at"], time), finding)
 
 
 def faults_before(listed: list[IncidentFindings], figures: dict[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,6 @@ from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
-from ..time_axis import clock
 from .incidents import (
     cause_headlines,
     faults_before,
@@ -117,7 +116,6 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
     listed, findings_left_out = worst_incidents(incidents, findings)
     causes = [incident for incident in incidents if incident.explained]
     moments, moments_left_out = timeline(listed, figures, incidents)
-    sign = first_sign(listed, figures)
     summary, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
         "verdict": verdict["verdict"],
@@ -154,7 +152,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "clients_seen": bool(verdict["counts"].get("operations")),
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "found_in": found_in(listed),
-        "sign": sign and {"time": sign[0], "clock": clock(figures["started_at"], sign[0]), "finding": sign[1]},
+        "sign": first_sign(listed, figures),
         "figures": figures,
     }
 

@@ -1,4 +1,4 @@
-"""Reads the results that `check` saved: verdict.json, findings.parquet and figures.json."""
+"""Writes and reads the results of `check`: verdict.json, findings.parquet and figures.json."""
 
 from __future__ import annotations
 

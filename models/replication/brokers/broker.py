@@ -79,7 +79,7 @@ class Broker:
         self.replicas: dict[int, Replica] = {}
         metadata: dict[int, PartitionState] = {}
         self.manager = ReplicaManager(self.replicas, config, ledger)
-        parts: Parts = (process, network, self.manager, rules, config)
+        parts = Parts(process, network, self.manager, rules, config)
         self.disk = Disk(*parts, rng, ledger, self.stop, cleaners)
         self.isr = IsrManager(*parts, controller, ledger, rng)
         self.threads = RequestThreads(process, config)

@@ -32,9 +32,10 @@ class FetcherManager:
     """The fetchers of one broker, by leader and number (ReplicaFetcherManager)."""
 
     def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes) -> None:
-        process, *_, config = parts
+        config = parts.config
         self._count = config.fetchers
-        quota = ReplicationQuota(config.follower_throttle, throttled_partitions(config.followers_throttled, process.id))
+        throttled = throttled_partitions(config.followers_throttled, parts.process.id)
+        quota = ReplicationQuota(config.follower_throttle, throttled)
         self._make = partial(Fetcher, parts, disk, inboxes, quota)
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..config import Config
 from ..network import Network
@@ -15,7 +15,16 @@ from .process import Process
 from .replica_manager import ReplicaManager
 
 AnyRequest = TypeVar("AnyRequest", bound=Request)
-Parts = tuple[Process, Network, ReplicaManager, Rules, Config]  # the arguments of a BrokerPart
+
+
+class Parts(NamedTuple):
+    """The parts of a broker, which are the arguments of a BrokerPart."""
+
+    process: Process
+    network: Network
+    manager: ReplicaManager
+    rules: Rules
+    config: Config
 
 
 @dataclass(slots=True, eq=False)

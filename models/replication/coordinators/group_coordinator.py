@@ -50,7 +50,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         count_partitions: Callable[[], int],
         make_members: Callable[[Group], GroupMembers],
     ) -> None:
-        self.process, *_, self.config = parts
+        self.process, self.config = parts.process, parts.config
         self.count_partitions, self._make_members, self.ledger = count_partitions, make_members, ledger
         super().__init__(parts, produces, self.config.group_log, records)
 

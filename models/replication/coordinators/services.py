@@ -49,7 +49,7 @@ class CoordinatorServices:
         inboxes: Inboxes,
         logs: CoordinatorLogs,
     ) -> None:
-        *_, rules, self._config = parts
+        self._config = parts.config
 
         def leader_of(partition: int) -> int:
             state = metadata.get(partition)
@@ -67,7 +67,7 @@ class CoordinatorServices:
             parts, produces, logs.transaction_records, logs.transactions, inboxes, leader_of, logs.pids.__next__
         )
         self.markers = MarkerHandler(*parts, produces, logs.markers.__next__, self._on_marker)
-        if self._config.transactional and rules.verifies_transactions():
+        if self._config.transactional and parts.rules.verifies_transactions():
             produces.verifier = Verifier(*parts, inboxes, leader_of, produces.append)
         self._verifier = produces.verifier
 
