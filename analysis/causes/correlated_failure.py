@@ -36,10 +36,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
-    found = find_leader_change(timeline, lost)
-    until = found.successor.time if found.successor else None
+    change = find_leader_change(timeline, lost)
+    until = change.successor.time if change.successor else None
     died = [death_facts(timeline, member, until) for member in together]
-    facts = chain(found.began, had[0], acknowledgement_facts(lost), *died, started, *short, found.succeeded)
+    facts = chain(change.began, had[0], acknowledgement_facts(lost), *died, started, *short, change.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
 
 

@@ -61,8 +61,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
-    found, new = succeeded
-    if doubtful := missing_if_just_elected(timeline, found, lost):
+    change, new = succeeded
+    if doubtful := missing_if_just_elected(timeline, change, lost):
         return needs(*doubtful)
     clean = _clean_election_facts(timeline, new)
     if not clean:
@@ -73,13 +73,13 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             f"evidence that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
             "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
-    without = facts_leader_lacked_records(timeline, found, lost)
+    without = facts_leader_lacked_records(timeline, change, lost)
     if not without:
         return needs(f"whether broker {new.leader} had fetched the records again before its election")
-    old = found.old_leader
+    old = change.old_leader
     facts = chain(
         old_format,
-        found.began,
+        change.began,
         acknowledgement_facts(lost),
         cut,
         death_facts(timeline, new.leader, cut[-1].time),

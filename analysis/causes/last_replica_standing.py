@@ -42,17 +42,17 @@ REMEDY = (
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the only in-sync replica lost the records in a power failure, and then led again."""
-    found = find_leader_change(timeline, lost)
-    broker, successor = found.new_leader, found.successor
-    if broker is None or found.old_leader is None:
-        return needs(*found.missing)
+    change = find_leader_change(timeline, lost)
+    broker, successor = change.new_leader, change.successor
+    if broker is None or change.old_leader is None:
+        return needs(*change.missing)
     # Another in-sync replica may have had the records.
     if together := missing_if_failed_together(timeline, lost, broker):
         return needs(*together)
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
-    had = had_records(timeline, broker, lost) if found.old_leader != broker else []
-    if found.old_leader != broker and not had:
+    had = had_records(timeline, broker, lost) if change.old_leader != broker else []
+    if change.old_leader != broker and not had:
         return NOT_THE_CASE
     if rollback_facts(timeline, broker, lost):
         return NOT_THE_CASE  # the records were flushed, so no power failure lost them
@@ -65,28 +65,28 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
     if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
-    alone = _facts_alone_in_isr(timeline, found, broker, lost)
+    alone = _facts_alone_in_isr(timeline, change, broker, lost)
     if not alone or _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
-        isr = sorted(found.new.electable or ()) if found.new else []
+        isr = sorted(change.new.electable or ()) if change.new else []
         known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
         return needs(
             f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
         )
-    return _proof(timeline, found, lost, had, alone, short)
+    return _proof(timeline, change, lost, had, alone, short)
 
 
 def _proof(
-    timeline: Timeline, found: LeaderChange, lost: Lost, had: list[Fact], alone: list[Fact], short: list[Fact]
+    timeline: Timeline, change: LeaderChange, lost: Lost, had: list[Fact], alone: list[Fact], short: list[Fact]
 ) -> Attempt:
     """The chain with the facts that the broker had the records, was alone in the ISR, and has a short log now."""
-    broker, successor = found.new_leader or "", found.successor
+    broker, successor = change.new_leader or "", change.successor
     elected = successor.time if successor else None
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or successor is None else elected
     absent = [reasons_absent(timeline, other, until) for other in sorted(_members(timeline) - {broker})]
     changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
     facts = chain(
-        found.began,
+        change.began,
         had,
         shrunk or sole_isr_facts(timeline, broker, until),
         alone,
@@ -95,8 +95,8 @@ def _proof(
         death_facts(timeline, broker, elected),
         changed,
         short,
-        found.succeeded if successor or not found.new else found.new.facts[-1:],
-        found.start_of_successor,
+        change.succeeded if successor or not change.new else change.new.facts[-1:],
+        change.start_of_successor,
     )
     was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
     of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
@@ -116,9 +116,9 @@ def _members(timeline: Timeline) -> set[str]:
     return {*timeline.replica_logs.replicas, *(member for report in timeline.isr_reports for member in report.isr)}
 
 
-def _facts_alone_in_isr(timeline: Timeline, found: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
+def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
     """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again."""
-    successor = found.successor
+    successor = change.successor
     if successor is not None and successor.electable is not None:
         return successor.facts[:1] if successor.electable == {broker} else []
     alone = sole_isr_facts(timeline, broker, lost.last_acked)

@@ -70,8 +70,8 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """The leader change that lost records: from the epochs in the segments if they have them, else from times."""
     if lost not in timeline.memo:  # each cause that brokers may have asks for it
         timeline.memo[lost] = _leader_change(timeline, lost)
-    found: LeaderChange = timeline.memo[lost]
-    return found
+    change: LeaderChange = timeline.memo[lost]
+    return change
 
 
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
@@ -159,7 +159,7 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
-def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost: Lost) -> bool:
+def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
     restart, or it was dead or paused.
     """
@@ -175,7 +175,7 @@ def _cannot_have_lost(timeline: Timeline, found: LeaderChange, term: Term, lost:
     held = still_had_records_at(timeline, term.leader, lost)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
-    had = term.leader == found.old_leader or had_records(timeline, term.leader, lost)
+    had = term.leader == change.old_leader or had_records(timeline, term.leader, lost)
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
@@ -235,11 +235,11 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     return stale if cuts and not again else None
 
 
-def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[str]:
+def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[str]:
     """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
     may have acknowledged them before it learned of the election, and truncated them later.
     """
-    began = found.old
+    began = change.old
     if lost.acks != {"1"} or began is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
         return []
     previous = timeline.terms.get(began.epoch - 1)
@@ -253,13 +253,13 @@ def missing_if_just_elected(timeline: Timeline, found: LeaderChange, lost: Lost)
     return [f"whether broker {began.leader}, which had just been elected, acknowledged the records"]
 
 
-def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: Lost) -> list[Fact]:
+def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
     Its epoch began at or below them; or another record was acknowledged there while it led; or it had written other
     records there in an older epoch; or its log ended below them, and no broker that responded had them to fetch.
     """
-    new = found.new
+    new = change.new
     if new is None or new.leader is None:
         return []
     if new.start is not None and new.start <= lost.first:
@@ -270,7 +270,7 @@ def facts_leader_lacked_records(timeline: Timeline, found: LeaderChange, lost: L
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
-    return [] if new.start is not None else _short_end_facts(timeline, found, new, lost)
+    return [] if new.start is not None else _short_end_facts(timeline, change, new, lost)
 
 
 def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
@@ -287,19 +287,19 @@ def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     return [Fact(text, "acknowledged", lost.replaced, place=place, partition=lost.name, offset=lost.first)]
 
 
-def _short_end_facts(timeline: Timeline, found: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
+def _short_end_facts(timeline: Timeline, change: LeaderChange, new: Term, lost: Lost) -> list[Fact]:
     """The fact that the new leader's log ended at or below the lost records at its election; empty without proof.
 
     It did so before, and all leaders since were dead or paused, so that it could not fetch them again; or it still did
     at the next known log end, or when it refused a fetch, as a leader's log only grows.
     """
     until, since, broker = new.time, lost.last_acked, new.leader or ""
-    if until is None or since is None or found.old is None:
+    if until is None or since is None or change.old is None:
         return []
     ends = timeline.ends_of(broker, "loaded", "truncated", "followed", "snapshot", "corruption")
     dated = [(end.time, end) for end in ends if end.time is not None and end.time >= since]
     before, after = [e for e in dated if e[0] <= until], [e for e in dated if e[0] > until]
-    terms = [term for term in timeline.terms.values() if found.old.epoch <= term.epoch < new.epoch]
+    terms = [term for term in timeline.terms.values() if change.old.epoch <= term.epoch < new.epoch]
     others = ({term.leader for term in terms} | (new.electable or frozenset())) - {None, broker}
     if before and others:
         time, end = before[-1]
@@ -381,9 +381,9 @@ def in_isr_before_election(new: Term) -> list[Fact]:
 
 def clean_leader_change(timeline: Timeline, lost: Lost) -> tuple[LeaderChange, Term] | Attempt:
     """The leader change to another broker by an election that was not unclean; otherwise the attempt to return."""
-    found = find_leader_change(timeline, lost)
-    if found.new is None or found.new_leader is None:
-        return needs(*found.missing)
-    if found.old_leader == found.new_leader or found.new.elected_uncleanly:
+    change = find_leader_change(timeline, lost)
+    if change.new is None or change.new_leader is None:
+        return needs(*change.missing)
+    if change.old_leader == change.new_leader or change.new.elected_uncleanly:
         return NOT_THE_CASE
-    return found, found.new
+    return change, change.new

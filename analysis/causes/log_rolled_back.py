@@ -54,9 +54,9 @@ PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stop
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader's log lost the records although they were on its disk."""
-    found = find_leader_change(timeline, lost)
-    successor, broker = found.successor, found.new_leader
-    if found.new is None or broker is None:
+    change = find_leader_change(timeline, lost)
+    successor, broker = change.successor, change.new_leader
+    if change.new is None or broker is None:
         return NOT_THE_CASE
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
@@ -70,15 +70,15 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             " recovery-point-offset-checkpoint)"
         )
     since = max((fact.time for fact in rolled if fact.time is not None), default=None)
-    old = found.old_leader if found.old_leader != broker else None
+    old = change.old_leader if change.old_leader != broker else None
     facts = chain(
-        found.began,
+        change.began,
         acknowledgement_facts(lost),
         death_facts(timeline, broker, since),
         changed,
         rolled,
-        found.succeeded,
-        found.start_of_successor,
+        change.succeeded,
+        change.start_of_successor,
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
@@ -158,10 +158,10 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, until: 
     """
     replaced = _log_replacement_facts(timeline, broker, lost, lost.stored_at, until)
     replaced = replaced or _clean_start_facts(timeline, broker, lost.stored_at, until)
-    found = find_leader_change(timeline, lost)
-    if not replaced or found.old_leader != broker or truncations(timeline, broker, lost, lost.stored_at, lost.first):
+    change = find_leader_change(timeline, lost)
+    if not replaced or change.old_leader != broker or truncations(timeline, broker, lost, lost.stored_at, lost.first):
         return []
-    return [*found.began, *replaced]
+    return [*change.began, *replaced]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:

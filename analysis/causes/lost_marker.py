@@ -125,12 +125,12 @@ class _Records(NamedTuple):
     epoch: Any  # leader epoch of the last; None: not known
 
 
-def _copy_of_marker(timeline: Timeline, of: _Records, outcome: str) -> dict[str, Any] | None:
+def _copy_of_marker(timeline: Timeline, txn: _Records, outcome: str) -> dict[str, Any] | None:
     """The marker after the records, in a log of any snapshot that holds them."""
     records = timeline.replica_logs.records
-    logs = records.filter(offset=of.first, value=of.value)
-    is_marker = pl.col("control").is_not_null() & (pl.col("offset") > of.last)
-    markers = records.filter(is_marker, producer_id=of.producer).join(logs, on=["snapshot", "broker"], how="semi")
+    logs = records.filter(offset=txn.first, value=txn.value)
+    is_marker = pl.col("control").is_not_null() & (pl.col("offset") > txn.last)
+    markers = records.filter(is_marker, producer_id=txn.producer).join(logs, on=["snapshot", "broker"], how="semi")
     first = markers.sort("offset").unique(["snapshot", "broker"], keep="first", maintain_order=True)
     found = first.filter(control=outcome).sort("snapshot", "broker")
     return found.row(0, named=True) if found.height else None
@@ -138,7 +138,7 @@ def _copy_of_marker(timeline: Timeline, of: _Records, outcome: str) -> dict[str,
 
 def _offset_of_marker(
     timeline: Timeline,
-    of: _Records,
+    txn: _Records,
     copy: Mapping[str, Any] | None,
     ended_at: int | None,
     ended_in: int | None,
@@ -150,11 +150,11 @@ def _offset_of_marker(
     """
     if copy is not None:
         return int(copy["offset"])
-    if of.epoch is None or (ended_at is not None and ended_in is None):
+    if txn.epoch is None or (ended_at is not None and ended_in is None):
         return None
-    terms = [term for term in timeline.terms.values() if term.epoch > of.epoch]
+    terms = [term for term in timeline.terms.values() if term.epoch > txn.epoch]
     later = [term for term in terms if ended_in is None or term.epoch <= ended_in]
-    starts = [term.start for term in later if term.start is not None and term.start > of.last]
+    starts = [term.start for term in later if term.start is not None and term.start > txn.last]
     return min((start for start in starts if ended_at is None or start <= ended_at), default=None)
 
 

@@ -40,17 +40,17 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded
-    found, new = succeeded
-    old = found.old_leader
+    change, new = succeeded
+    old = change.old_leader
     if old is None:
-        return needs(*(found.missing or ["the leaders before and after the loss"]))
+        return needs(*(change.missing or ["the leaders before and after the loss"]))
     clean = in_isr_before_election(new) or clean_by_configuration(timeline)
     if not clean:
         return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, state-change.log, or the topic's configuration)"
         )
-    lacked = facts_leader_lacked_records(timeline, found, lost)
+    lacked = facts_leader_lacked_records(timeline, change, lost)
     if not lacked:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.replica_logs.batches
@@ -65,7 +65,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
-        found.began,
+        change.began,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),

@@ -41,11 +41,11 @@ REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the election of an out-of-sync replica lost the records."""
-    found = find_leader_change(timeline, lost)
-    new = found.new
+    change = find_leader_change(timeline, lost)
+    new = change.new
     if new is None or new.leader is None:
-        return needs(*found.missing)
-    if found.new is found.old:
+        return needs(*change.missing)
+    if change.new is change.old:
         return NOT_THE_CASE
     unclean = new.elected_uncleanly
     if unclean is False:
@@ -63,7 +63,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
         )
     had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
-    once_had = found.old_leader == new.leader or had
+    once_had = change.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in others):
         return needs(
@@ -71,16 +71,16 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         )
     if back := _later_term_with_records(timeline, new, lost):
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
-    if doubtful := missing_if_just_elected(timeline, found, lost):
+    if doubtful := missing_if_just_elected(timeline, change, lost):
         return needs(*doubtful)
-    without = facts_leader_lacked_records(timeline, found, lost)
+    without = facts_leader_lacked_records(timeline, change, lost)
     if not without:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
-    old = found.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
+    old = change.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
     alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
     facts = chain(
-        found.began,
+        change.began,
         alone,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement_facts(lost),

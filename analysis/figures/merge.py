@@ -360,15 +360,15 @@ def _causes(summary: Record) -> list[list[Any]]:
     return [list(row) for row in dict.fromkeys((about["first"], about["last"], name) for about, name in lost)]
 
 
-def _lag(line: Record, own: Bins, bins: Bins) -> list[int | None]:
+def _lag(line: Record, bins: Bins, run_bins: Bins) -> list[int | None]:
     """The maximum lag in each bin; the lag at the partition's end grows until the end of the run."""
-    merged: list[int | None] = [None] * bins.number
-    where = numbers_in(own, bins).tolist()
+    merged: list[int | None] = [None] * run_bins.number
+    where = numbers_in(bins, run_bins).tolist()
     for number, behind in zip(where, line["behind"], strict=True):
         if behind is not None:
             merged[number] = max(merged[number] or 0, behind)
     if line["since"] is not None:
-        for number, end in enumerate(bins.ends().tolist()):
+        for number, end in enumerate(run_bins.ends().tolist()):
             if number > where[-1]:
                 merged[number] = end - line["since"]
     return merged

@@ -60,15 +60,15 @@ def bins_of(record: dict[str, int]) -> Bins:
     return Bins(record["shift"], record["first"], record["count"])
 
 
-def numbers_in(own: Bins, wider: Bins) -> Ints:
-    """For each bin of `own` the number of the bin of `wider` that contains it."""
-    return (np.arange(own.first, own.first + own.number, dtype=np.int64) >> (wider.shift - own.shift)) - wider.first
+def numbers_in(bins: Bins, wider: Bins) -> Ints:
+    """For each bin of `bins` the number of the bin of `wider` that contains it."""
+    return (np.arange(bins.first, bins.first + bins.number, dtype=np.int64) >> (wider.shift - bins.shift)) - wider.first
 
 
-def sum_by_bin(values: list[int], own: Bins, wider: Bins) -> Ints:
-    """Counts by bin of `own`, added up by bin of `wider`."""
+def sum_by_bin(values: list[int], bins: Bins, wider: Bins) -> Ints:
+    """Counts by bin of `bins`, added up by bin of `wider`."""
     total = np.zeros(wider.number, np.int64)
-    np.add.at(total, numbers_in(own, wider), np.asarray(values, np.int64))
+    np.add.at(total, numbers_in(bins, wider), np.asarray(values, np.int64))
     return total
 
 

@@ -21,15 +21,15 @@ def unexplained_findings(findings: Iterable[Finding], causes: list[Record]) -> l
         for one in findings
         if one.severity == "violation"
         and explained.isdisjoint([one.id, *one.related])
-        and not any(_is_of(one, lost) for lost in losses)
+        and not any(_is_part_of(one, lost) for lost in losses)
     ]
 
 
-def _is_of(one: Finding, lost: Record) -> bool:
-    if one.first_offset is None or (one.topic, one.partition) != (lost["topic"], lost["partition"]):
+def _is_part_of(finding: Finding, lost: Record) -> bool:
+    if finding.first_offset is None or (finding.topic, finding.partition) != (lost["topic"], lost["partition"]):
         return False
-    last = one.first_offset if one.last_offset is None else one.last_offset
-    return bool(one.first_offset <= lost["last"] and lost["first"] <= last)
+    last = finding.first_offset if finding.last_offset is None else finding.last_offset
+    return bool(finding.first_offset <= lost["last"] and lost["first"] <= last)
 
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:

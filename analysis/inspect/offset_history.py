@@ -150,20 +150,20 @@ def _leader_record(p: Partition, epoch: int) -> Record:
     }
 
 
-def is_at_offset(offset: int, one: Finding) -> bool:
+def is_at_offset(offset: int, finding: Finding) -> bool:
     """Whether a finding is about a range that holds the offset."""
-    first, last = one.first_offset, one.last_offset
+    first, last = finding.first_offset, finding.last_offset
     return first is not None and first <= offset <= (first if last is None else last)
 
 
-def found_record(one: Finding) -> Record:
+def found_record(finding: Finding) -> Record:
     """A finding as a fact, with the place of its first evidence, which is located later."""
-    rule = one.rule if one.severity == "violation" else f"{one.rule} ({one.severity})"
-    seen = one.evidence[0] if one.evidence else Evidence("")
+    rule = finding.rule if finding.severity == "violation" else f"{finding.rule} ({finding.severity})"
+    seen = finding.evidence[0] if finding.evidence else Evidence("")
     location: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
     if seen.place is not None:
         location["place"] = seen.place
-    return {"says": f"{rule}: {one.sentence}", "time": None, **location}
+    return {"says": f"{rule}: {finding.sentence}", "time": None, **location}
 
 
 def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:

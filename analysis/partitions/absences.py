@@ -41,7 +41,7 @@ def existing_committed(p: Partition) -> Existing:
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
-    """`existing` for a read_uncommitted consumer, which also sees records of aborted transactions."""
+    """`existing_committed` for a read_uncommitted consumer, which also sees records of aborted transactions."""
     return _merge_existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), _removable(p))
 
 

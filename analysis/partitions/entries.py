@@ -49,14 +49,14 @@ def _dense_places(offsets: Ints) -> Ints:
 
 
 def index_entries(
-    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], uncommitted: list[str], healed: int
+    sends: pl.DataFrame, reads: pl.DataFrame, final: list[str], uncommitted: list[str], healed_at: int
 ) -> tuple[pl.DataFrame, Ints, Ints]:
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
     Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok (acknowledged),
     undecided (indeterminate, or acks=0), aborted; of its reads: times, first (row of the earliest), first_read,
     last_read, read (by a consumer that sees only committed records), in_final (by the `final` processes once all was
-    `healed`, in ns). `uncommitted` are the processes that read uncommitted records.
+    `healed_at`, in ns). `uncommitted` are the processes that read uncommitted records.
     """
     sent = _rows_with_offset_and_value(sends)
     seen = _rows_with_offset_and_value(reads)
@@ -74,7 +74,7 @@ def index_entries(
             "offset": pl.Series(offsets[row_of_entry], dtype=pl.Int64),
             "value": values.gather(row_of_entry),
             **_columns_of_sends(sends, sent, of_send[sent], count),
-            **_columns_of_reads(reads, seen, of_read[seen], count, final, uncommitted, healed),
+            **_columns_of_reads(reads, seen, of_read[seen], count, final, uncommitted, healed_at),
         }
     )
     return entries, of_send, of_read
@@ -112,7 +112,7 @@ def _columns_of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) 
 
 
 def _columns_of_reads(
-    reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], uncommitted: list[str], healed: int
+    reads: pl.DataFrame, rows: Ints, entry: Ints, count: int, final: list[str], uncommitted: list[str], healed_at: int
 ) -> dict[str, Any]:
     done = reads["completed"].fill_null(MAX_INT64).to_numpy()[rows]
     if len(done) > 1 and (np.diff(done) < 0).any():  # rare: lines are usually in order of time
@@ -128,7 +128,7 @@ def _columns_of_reads(
         "first_read": times.gather(first_rows),
         "last_read": times.gather(_nullable(last)),
         "read": _any_by_entry(~_is_read_by(reads, uncommitted)[rows], entry, count),
-        "in_final": _any_by_entry(_is_read_by(reads, final)[rows] & (done >= healed), entry, count),
+        "in_final": _any_by_entry(_is_read_by(reads, final)[rows] & (done >= healed_at), entry, count),
     }
 
 

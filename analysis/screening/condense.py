@@ -97,9 +97,9 @@ def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, commo
         return False  # an ordinary consumer's reads may be the final ones
     if any(fact.counts["reads"] and not fact.runs for fact in facts):
         return False  # there are too many runs
-    healed, final = last_heal(common.context), settings.final_processes() if settings.final else []
+    healed_at, final = last_heal(common.context), settings.final_processes() if settings.final else []
     runs = [run for fact in facts for run in fact.runs if run.first is not None]
-    if any(run.process in final and run.began.time < healed for run in runs):
+    if any(run.process in final and run.began.time < healed_at for run in runs):
         return False  # where they went on after the heal depends on all of their reads
     last_read = max((fact.read.last for fact in facts if fact.read), default=MIN_INT64)
     return not any(fact.sent_since for fact in facts) or not maybe_expired(topic, facts, rest, last_read, settings)

@@ -349,10 +349,10 @@ def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
     return [RunOfReads(*run) for run in zip(names, *keys, *positions, strict=True)]
 
 
-def are_final(reads: pl.DataFrame, healed: int, settings: Settings) -> Mask:
-    """Whether each read is one of the final reads: by a final process after the last fault ended (`healed`, ns)."""
+def are_final(reads: pl.DataFrame, healed_at: int, settings: Settings) -> Mask:
+    """Whether each read is one of the final reads: by a final process after the last fault ended (`healed_at`, ns)."""
     processes = settings.final_processes() if settings.final else []
-    return reads.select(is_final_read(processes, healed).fill_null(False)).to_series().to_numpy()
+    return reads.select(is_final_read(processes, healed_at).fill_null(False)).to_series().to_numpy()
 
 
 def _extent(values: pl.Series, lowest: int = MIN_INT64) -> Extent | None:

@@ -88,7 +88,7 @@ def together(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
     return {name: pl.concat(rows).sort("at", "index", maintain_order=True) for name, rows in frames.items()}
 
 
-def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed: int) -> Mask:
+def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed_at: int) -> Mask:
     """The cells that are suspect or a witness of those elsewhere."""
     sends, reads = cells.sends, cells.reads
     keep = np.zeros(len(cells.row_of_send), bool)
@@ -116,7 +116,7 @@ def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed: int) -> M
         keep[_neighbours(frame, wanted_keys.get(number, ()), columns) - cells.first] = True
     for frame, own in ((sends, cells.cell_of_send), (reads, cells.cell_of_read), (cells.marks, cells.cell_of_mark)):
         for rows in (frame, frame.filter(pl.Series(~cells.is_odd[own]))):
-            keep[_extremes(rows, healed) - cells.first] = True
+            keep[_extremes(rows, healed_at) - cells.first] = True
     return keep
 
 
@@ -132,12 +132,12 @@ def _neighbours(frame: pl.DataFrame, operations: Sequence[Operation], columns: S
     return np.array(offsets, np.int64)
 
 
-def _extremes(frame: pl.DataFrame, healed: int) -> Ints:
+def _extremes(frame: pl.DataFrame, healed_at: int) -> Ints:
     """The offsets of each process's first and last rows, by offset and by time, before and after the last heal."""
     if not len(frame):
         return np.empty(0, np.int64)
     time = pl.col("completed").fill_null(MIN_INT64)
-    edges = frame.group_by("process", late=time >= healed).agg(
+    edges = frame.group_by("process", late=time >= healed_at).agg(
         low=pl.col("offset").min(),
         high=pl.col("offset").max(),
         first=pl.col("offset").sort_by(ORDER, nulls_last=True).first(),
