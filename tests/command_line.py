@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
+from logjudge.histories.bundle import open_run
 
 ROOT = Path(__file__).parents[1]
 LOSSY = ROOT / "examples" / "unclean-election"
@@ -39,6 +42,11 @@ def invoke(*arguments: object, stdin: bytes | None = None) -> Result:
     if isinstance(result.return_value, int):
         result.exit_code = result.return_value
     return result
+
+
+def verdict_of_run(path: Path) -> dict[str, Any]:
+    """The verdict of the local engine on a run."""
+    return verdict_of(judge_run(open_run(path)))
 
 
 def check(*arguments: object) -> Result:

@@ -15,10 +15,8 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from command_line import invoke, verdict_in
+from command_line import invoke, verdict_in, verdict_of_run
 from hostile_input import EVENTS, EXAMPLE, check, lines
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, LogjudgeError
@@ -290,17 +288,17 @@ def test_records_that_an_orphaned_completion_handled_were_handled(tmp_path: Path
     [lost, *_] = [event for event in history.events if event["f"] == "handle"]
     events = [event for event in history.events if event is not lost]
     assert lost["type"] == "invoke"
-    rules = verdict_of(judge_run(open_run(History(events, history.config).write(tmp_path))))["rules"]
+    rules = verdict_of_run(History(events, history.config).write(tmp_path))["rules"]
     assert rules["consumer-loss"]["verdict"] == "unknown"
 
 
 def test_a_missing_line_may_hold_the_send_of_a_read_value(tmp_path: Path) -> None:
     history = parse("p:a@0 q:b@1 q:e@2 c:<a@0,b@1,e@2")
     whole = History(history.events, history.config).write(tmp_path / "whole")
-    assert verdict_of(judge_run(open_run(whole)))["rules"]["phantom-read"]["verdict"] == "valid"
+    assert verdict_of_run(whole)["rules"]["phantom-read"]["verdict"] == "valid"
     for name, events in (("head", history.events[3:]), ("line", history.events[:2] + history.events[3:])):
         folder = History(events, history.config).write(tmp_path / name)
-        assert verdict_of(judge_run(open_run(folder)))["rules"]["phantom-read"]["verdict"] == "unknown", name
+        assert verdict_of_run(folder)["rules"]["phantom-read"]["verdict"] == "unknown", name
 
 
 @pytest.mark.parametrize("change", [lambda data: b"\xef\xbb\xbf" + data, lambda data: data.replace(b"\n", b"\r\n")])

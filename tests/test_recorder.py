@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from aiokafka import errors as aiokafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from command_line import json_lines
+from command_line import json_lines, verdict_of_run
 from kafka_clients import KafkaError, KafkaException, Message, Metadata
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
@@ -38,10 +38,6 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 def completions(folder: Path) -> list[tuple[str, str]]:
     return [(event["f"], event["type"]) for event in events(folder) if event["type"] != "invoke"]
-
-
-def verdict(folder: Path) -> dict[str, Any]:
-    return verdict_of(judge_run(open_run(folder)))
 
 
 @pytest.fixture
@@ -63,7 +59,7 @@ def record_everything(recorder: Recorder, lost: bool = False) -> Path:
 
 def test_a_recorded_run_is_valid(recorder: Recorder) -> None:
     folder = record_everything(recorder)
-    assert verdict(folder)["verdict"] == "valid"
+    assert verdict_of_run(folder)["verdict"] == "valid"
     config = json.loads((folder / "run.json").read_text())
     assert config["processes"] == {"final": {"role": "final"}, "p0": {"role": "producer"}}
     assert config["final"] is True
@@ -71,14 +67,14 @@ def test_a_recorded_run_is_valid(recorder: Recorder) -> None:
 
 
 def test_a_recorded_loss_is_found(recorder: Recorder) -> None:
-    found = verdict(record_everything(recorder, lost=True))
+    found = verdict_of_run(record_everything(recorder, lost=True))
     assert found["rules"]["lost-write"] == {**found["rules"]["lost-write"], "verdict": "invalid", "count": 1}
 
 
 def test_without_final_reads_nothing_is_valid(recorder: Recorder) -> None:
     with recorder.send("p0", "orders", "m") as op:
         op.ok(0, 0)
-    assert verdict(recorder.finish())["verdict"] == "unknown"
+    assert verdict_of_run(recorder.finish())["verdict"] == "unknown"
 
 
 def test_every_function_of_the_format_is_read(recorder: Recorder) -> None:

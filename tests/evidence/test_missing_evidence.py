@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 from campaign import IS_CAMPAIGN
-from command_line import LOSSY
+from command_line import LOSSY, verdict_of_run
 from logjudge import check as judged
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 
 from .conftest import DATA, RUNS
 from .test_commands import Unpack, check
@@ -129,7 +126,7 @@ def test_clocks_are_compared_only_with_a_history(unpacked: Unpack, tmp_path: Pat
     whole = unpacked("kip-101-c")
     (tmp_path / "brokers").symlink_to(whole / "brokers")
     for folder, name in ((tmp_path, "brokers' clocks are UTC"), (whole, "brokers' clocks fit the history")):
-        assumptions = verdict_of(judge_run(open_run(folder)))["assumptions"]
+        assumptions = verdict_of_run(folder)["assumptions"]
         assert [one["name"] for one in assumptions if "clocks" in one["name"]] == [name]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import verdict_of_run
 from logjudge import check as judged
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
@@ -272,7 +273,7 @@ def test_a_checkpoint_alone_proves_that_a_log_was_not_collected(unpacked: Unpack
 
 def test_a_new_replica_and_one_that_retention_emptied_are_collected(unpacked: Unpack) -> None:
     for source in (DATA / "emptied", unpacked("custom-kraft")):
-        assumptions = verdict_of(judge_run(open_run(source)))["assumptions"]
+        assumptions = verdict_of_run(source)["assumptions"]
         collected = next(one for one in assumptions if one["name"] == "all replicas collected")
         assert collected["holds"], source
     assert not [part for part in find_parts(unpacked("custom-kraft")) if part.kind in ("missing", "unreadable")]

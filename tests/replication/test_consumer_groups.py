@@ -8,11 +8,9 @@ from random import Random
 
 import polars as pl
 import pytest
+from command_line import verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import Written, write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -142,7 +140,7 @@ def test_truncation_to_the_high_watermark_loses_a_commit() -> None:
 @pytest.mark.parametrize("name", ["group-coordinator-failover", "group-zombie-member"])
 def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
-    report = verdict_of(judge_run(open_run(written.folder)))
+    report = verdict_of_run(written.folder)
     assert report["verdict"] == "valid"
     rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")

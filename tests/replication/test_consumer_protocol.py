@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
@@ -227,7 +225,7 @@ def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
 @pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static", "group-both-protocols"])
 def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
-    report = verdict_of(judge_run(open_run(written.folder)))
+    report = verdict_of_run(written.folder)
     assert report["verdict"] == "valid"
     rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
@@ -236,7 +234,7 @@ def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) ->
 def judged_rules(seed: int, variant: str, folder: Path, setting: str) -> tuple[set[str], set[str]]:
     """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
     written = write_bundle(space(variant, setting).scenario(seed), folder)
-    report = verdict_of(judge_run(open_run(written.folder)))
+    report = verdict_of_run(written.folder)
     broken = {rule for rule in ("ownership", "commit-fenced") if report["rules"][rule]["verdict"] == "invalid"}
     return set(breaches(written.cluster, SETTINGS[setting].invariants)), broken
 

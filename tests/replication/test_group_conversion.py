@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
+from command_line import verdict_of_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -220,7 +218,7 @@ def state_of(group: GroupCoordinator) -> tuple[Any, ...]:
 
 
 def verdicts(folder: Path) -> dict[str, str]:
-    report = verdict_of(judge_run(open_run(folder)))
+    report = verdict_of_run(folder)
     return {"all": report["verdict"], **{rule: report["rules"][rule]["verdict"] for rule in RULES}}
 
 

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import invoke, json_lines
+from command_line import invoke, json_lines, verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -173,7 +170,7 @@ def test_members_that_commit_afterwards_repeat_what_they_had_copied() -> None:
 def test_the_judge_reads_processors(setting: str, seed: int, tmp_path: Path) -> None:
     written = write_bundle(space("kip-966", setting).scenario(seed), tmp_path / "run")
     cluster = written.cluster
-    assert verdict_of(judge_run(open_run(written.folder)))["verdict"] == "valid"
+    assert verdict_of_run(written.folder)["verdict"] == "valid"
     lines = json_lines(written.folder / "history.jsonl")
     sends = [line for line in lines if line["f"] == "send" and "copies" in line["topic"]]
     steps = [step for line in lines if line["f"] == "txn" and line["type"] == "ok" for step in line["ops"]]
@@ -196,7 +193,7 @@ def test_a_member_that_dies_in_its_commit_has_skipped_nothing(tmp_path: Path) ->
     written = write_bundle(space("kip-966", ONCE).scenario(377), tmp_path / "run")
     assert breaches(written.cluster, ["exactly-once"]) == {}
     assert any(one.decision == "commit" and not one.outcome for one in written.cluster.transactions.transactions)
-    assert verdict_of(judge_run(open_run(written.folder)))["verdict"] == "valid"
+    assert verdict_of_run(written.folder)["verdict"] == "valid"
 
 
 def test_exactly_once_against_at_least_once(tmp_path: Path) -> None:

@@ -7,12 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import json_lines
+from command_line import json_lines, verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.verdict.document import verdict_of
-from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
@@ -139,7 +136,7 @@ def test_a_late_commit_ends_the_next_transaction_of_the_same_epoch() -> None:
 @pytest.mark.parametrize("variant", ["kip-320", "kip-966"])
 def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
     written = write_bundle(scenario(1, variant), tmp_path / "run")
-    report = verdict_of(judge_run(open_run(written.folder)))
+    report = verdict_of_run(written.folder)
     assert report["verdict"] == "valid"
     rules = ("lost-write", "aborted-read", "precommitted-read", "duplicate", "replica-divergence")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
@@ -162,7 +159,7 @@ def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
 )
 def test_the_judge_finds_what_happened(name: str, broken: set[str], tmp_path: Path) -> None:
     written = write_bundle(load(name), tmp_path / "run")
-    report = verdict_of(judge_run(open_run(written.folder)))
+    report = verdict_of_run(written.folder)
     assert {rule for rule, found in report["rules"].items() if found["verdict"] == "invalid"} == broken
     if not broken:
         assert report["verdict"] == "valid"
