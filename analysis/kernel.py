@@ -160,14 +160,15 @@ def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> Ru
     `found` are the cycles between its transactions (find_cycles).
     """
     judged = judge_cycles(found, settings)
-    chosen = [one for one in judged.findings if not settings.rules or one[0].rule in settings.rules]
+    rules = settings.rules or RULES
+    chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
     findings = [_with_id(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
     drawings = [
         {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
         for finding, (_, drawing) in zip(findings, chosen, strict=True)
     ]
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
-    missing = [list(one) for one in judged.missing_settings if not settings.rules or one[0] in settings.rules]
+    missing = [[rule, setting] for rule, setting in judged.missing_settings if rule in rules]
     return of_run(findings, missing, drawings[:MAX_DRAWN])
 
 

@@ -23,15 +23,14 @@ from .judging import Judged, Task, judge_or_report
 from .main import Terminated, end_process, prepare_process, report_failure
 from .progress import Progress
 
-FEWEST_RUNS = 8  # a worker takes as long to start as two small runs to be judged
+MIN_RUNS = 8  # a worker takes as long to start as two small runs to be judged
 MAX_BYTES = 32 << 20  # of a run; larger ones are judged one after the other, on all cores
-
 MAX_SECONDS_TO_STOP = 10
 
 
 def are_for_processes(runs: Sequence[str]) -> bool:
     """Whether several processes judge these runs faster than one: many small ones, and more cores than one."""
-    return (os.cpu_count() or 1) > 1 and len(runs) >= FEWEST_RUNS and all(map(_is_small, runs))
+    return (os.cpu_count() or 1) > 1 and len(runs) >= MIN_RUNS and all(map(_is_small, runs))
 
 
 def _is_small(run: str) -> bool:

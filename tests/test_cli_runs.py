@@ -127,7 +127,7 @@ def test_many_small_runs_are_judged_in_processes(
     runs.insert(5, tmp_path / "torn.jsonl")
     many = check(*runs, out=tmp_path / "o", options=("--json",))
     printed = capfd.readouterr().err
-    monkeypatch.setattr(judging_processes, "FEWEST_RUNS", 100)
+    monkeypatch.setattr(judging_processes, "MIN_RUNS", 100)
     one = check(*runs, out=tmp_path / "o", options=("--json",))
     assert many.return_value == one.return_value == 1
     assert printed == one.stderr

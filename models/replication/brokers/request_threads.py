@@ -78,11 +78,11 @@ class RequestThreads:
             self._free -= 1
             call = self._queue.popleft()
             self._calls.append(call)
-            loop.at(loop.now + self._config.request_time, self._served, call)
+            loop.at(loop.now + self._config.request_time, self._on_served, call)
 
-    def _served(self, call: _Call) -> None:
+    def _on_served(self, call: _Call) -> None:
         """A handler is done with its work on a request."""
-        if call.incarnation != self._process.incarnation or self._process.defer(self._served, call):
+        if call.incarnation != self._process.incarnation or self._process.defer(self._on_served, call):
             return
         self._calls.remove(call)
         self._free += 1

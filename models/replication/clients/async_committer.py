@@ -35,7 +35,7 @@ class AsyncCommitter(GroupConsumer):
     def _commit(self, offsets: dict[int, int], epochs: dict[int, int]) -> None:
         op, membership = self.next_op(), self._membership()
         self._history.committing(self.head(op), sorted(offsets.items()))
-        request = self._sent(COMMIT, self._on_commit, offsets=offsets, epochs=epochs)
+        request = self._send_to_coordinator(COMMIT, self._on_commit, offsets=offsets, epochs=epochs)
         if request is None:
             self._end(op, membership, (offsets, epochs), "fail", NOT_AVAILABLE)
         else:

@@ -211,9 +211,9 @@ class Consumer(Client):
             self._handle_later(records)
 
     def _handle_later(self, records: Records) -> None:
-        self.loop.at(self.loop.now + self.config.handle_time, self._handled, (self.incarnation, records))
+        self.loop.at(self.loop.now + self.config.handle_time, self._on_handled, (self.incarnation, records))
 
-    def _handled(self, argument: tuple[int, Records]) -> None:
+    def _on_handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
         if not self.alive or incarnation != self.incarnation:
             return

@@ -70,11 +70,11 @@ class EpochMember(GroupConsumer):
         self._give_up(moved)
         self._due_heartbeat = self.loop.now
         if self._is_lost or set(self._target) <= set(self.assigned):
-            self._reconciled()
+            self._on_reconciled()
         else:
             self._fetch_offsets()
 
-    def _reconciled(self) -> None:
+    def _on_reconciled(self) -> None:
         """Poll again, unless the target has changed meanwhile."""
         self._phase = STABLE
         self._needs_rejoin = self._target != tuple(self.assigned)
@@ -84,12 +84,12 @@ class EpochMember(GroupConsumer):
         self._wanted = self._target
         super()._fetch_offsets()
 
-    def _fetched_offsets(self, response: GroupRequest) -> None:
+    def _on_offsets(self, response: GroupRequest) -> None:
         if self._is_lost or self._wanted != self._target or not set(self.assigned) <= set(self._target):
-            self._reconciled()
+            self._on_reconciled()
             return
         self._due_heartbeat = self.loop.now
-        super()._fetched_offsets(response)
+        super()._on_offsets(response)
 
     # --- requests to the coordinator
 
@@ -126,14 +126,14 @@ class EpochMember(GroupConsumer):
         if request is not None and now - request.sent > self.config.request_timeout:
             self._on_group_closed(request)
         elif self._phase != JOIN and now - self._last_poll > self.config.max_poll_interval:
-            self._sent(LEAVE, lambda _: None)
+            self._send_to_coordinator(LEAVE, lambda _: None)
             self._is_lost = True
         elif request is None and now >= self._due_heartbeat:
             self._due_heartbeat = now + self.config.consumer_heartbeat
             # Until the target is reached, the coordinator must count its partitions as owned, so none are sent.
             is_reconciled = self._phase in (JOIN, STABLE) and tuple(self.assigned) == self._target
             owned = tuple(self.assigned) if is_reconciled else None
-            self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat, owned=owned)
+            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_beat, owned=owned)
             if self._heartbeat_request is None:
                 self._due_heartbeat = now + self.config.retry_backoff
 

@@ -99,7 +99,7 @@ class GroupConsumer(MemberProcess):
             self._give_up(tuple(self.assigned))
             self.crash(CLOSED)
             if self._phase and (self._reports_absence or not self._instance):
-                self._sent(LEAVE, lambda _: None)
+                self._send_to_coordinator(LEAVE, lambda _: None)
 
     def _lose_membership(self, error: str) -> None:
         """The generation ends for this member. If it is only behind, it keeps its id (resetStateOnResponseError).
@@ -192,7 +192,7 @@ class GroupConsumer(MemberProcess):
         self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
         self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
-    def _joined(self, response: GroupRequest) -> None:
+    def _on_joined(self, response: GroupRequest) -> None:
         self.member, self.generation, self._shared_out = response.member, response.generation, 0
         self._last_heartbeat_response = self.loop.now
         shares = {}
@@ -202,7 +202,7 @@ class GroupConsumer(MemberProcess):
         self._phase = SYNC
         self._send_request(SYNC, assignments=shares)
 
-    def _synced(self, response: GroupRequest) -> None:
+    def _on_synced(self, response: GroupRequest) -> None:
         self._target = response.assignment
         moved = tuple(p for p in self.assigned if p not in self._target)
         if moved:
@@ -223,7 +223,7 @@ class GroupConsumer(MemberProcess):
         self._phase = FETCH
         self._send_request(FETCH, stable=self._target if self._rules.fences_members() else ())
 
-    def _fetched_offsets(self, response: GroupRequest) -> None:
+    def _on_offsets(self, response: GroupRequest) -> None:
         """Own the new partitions, at the committed offset or by auto.offset.reset."""
         added = [p for p in self._target if p not in self.assigned]
         found: list[tuple[int, int | None]] = []
@@ -248,9 +248,9 @@ class GroupConsumer(MemberProcess):
 
     def _send_request(self, kind: str, **content: Any) -> None:
         """Send a request, if the coordinator is known; `_tick` repeats it until the response."""
-        self._request = self._sent(kind, self._on_response, **content)
+        self._request = self._send_to_coordinator(kind, self._on_response, **content)
 
-    def _sent(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
+    def _send_to_coordinator(self, kind: str, reply: Callable[[Any], None], **content: Any) -> GroupRequest | None:
         leader = self.leaders[self.config.group_log].leader
         if leader == NO_LEADER:
             self.refresh()
@@ -293,7 +293,7 @@ class GroupConsumer(MemberProcess):
             self._phase = ""
             self._begin_poll()
         else:
-            {JOIN: self._joined, SYNC: self._synced, FETCH: self._fetched_offsets}[response.kind](response)
+            {JOIN: self._on_joined, SYNC: self._on_synced, FETCH: self._on_offsets}[response.kind](response)
 
     # --- commits
 
@@ -373,13 +373,13 @@ class GroupConsumer(MemberProcess):
                     self._on_group_closed(request)
         if now - self._last_poll > self.config.max_poll_interval:
             if not self._instance:
-                self._sent(LEAVE, lambda _: None)
+                self._send_to_coordinator(LEAVE, lambda _: None)
             self._is_lost = True
         elif now >= self._due_heartbeat and (
             self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
         ):
             self._due_heartbeat = now + self.config.group_heartbeat
-            self._heartbeat_request = self._sent(HEARTBEAT, self._on_beat)
+            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_beat)
 
     def _on_beat(self, response: GroupRequest) -> None:
         if response is not self._heartbeat_request or not self.alive:

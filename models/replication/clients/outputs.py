@@ -146,7 +146,6 @@ class PlainOutput(Producer):
     def start(self, _: None = None) -> None:
         """Be ready at once; requests wait for metadata."""
         self.refresh()
-        self._ticking = True
         self.loop.at(self.loop.now, self._tick)
         self._owner.on_idle("")
 

@@ -24,7 +24,7 @@ def poison_offset(config: Config, partition: int, batch: Batch) -> int | None:
 class PoisonedConsumer(GroupConsumer):
     """Crashes at the record and comes back from the committed offset, again and again; or skips it."""
 
-    def _handled(self, argument: tuple[int, Records]) -> None:
+    def _on_handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
         if not self.alive or incarnation != self.incarnation:
             return
@@ -40,7 +40,7 @@ class PoisonedConsumer(GroupConsumer):
                 return
             records = [*before, *_cut(partition, batch, offset + 1, batch.end), *records[number + 1 :]]
             break
-        super()._handled((incarnation, records))
+        super()._on_handled((incarnation, records))
 
     def _die(self, handled: Records) -> None:
         """The exception ends the process, which had handled some records and committed none of them."""

@@ -103,11 +103,11 @@ class Processor(GroupConsumer):
                 self._rewind()
                 return
             if self.config.processing == "exactly-once":
-                self._committed(work, records)
+                self._on_committed(work, records)
             else:
-                self._handled((self.incarnation, records))
+                self._on_handled((self.incarnation, records))
 
-    def _committed(self, work: Work, records: Records) -> None:
+    def _on_committed(self, work: Work, records: Records) -> None:
         """The transaction is committed. The history has no `handle`: a member that dies before the response could not
         record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
@@ -124,9 +124,9 @@ class Processor(GroupConsumer):
         self._is_rewinding = True
         self._fetch_offsets()
 
-    def _fetched_offsets(self, response: GroupRequest) -> None:
+    def _on_offsets(self, response: GroupRequest) -> None:
         if not self._is_rewinding:
-            super()._fetched_offsets(response)
+            super()._on_offsets(response)
             return
         self._is_rewinding = False
         found = [(partition, self._go_to_committed(partition, response)) for partition in self.assigned]

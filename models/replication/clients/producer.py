@@ -65,7 +65,6 @@ class Producer(Client):
         self._in_flight: dict[int, list[ProduceRequest]] = {b: [] for b in self._broker_ids}
         self._connecting: dict[int, ApiVersionsRequest] = {}
         self._outstanding = 0  # batches not yet decided
-        self._ticking = False
         self._sizes = record_sizes(config, self._rules.era.epochs_in_log)
         self._retries_gaps = self._rules.renumbers_after_gap()
 
@@ -74,7 +73,6 @@ class Producer(Client):
         if not self.finished:
             self.refresh()
             self._generate(None)
-            self._ticking = True
             self.loop.at(self.loop.now + TICK, self._tick)
 
     # --- the application
@@ -239,7 +237,7 @@ class Producer(Client):
             if batch.is_done:
                 continue
             if error in (NONE, DUPLICATE):
-                self._acknowledged(batch, base)
+                self._on_acknowledged(batch, base)
             elif error == OUT_OF_ORDER and (self._retries_gaps or self._follows_another(batch)):
                 self._has_gap[batch.partition] |= self._retries_gaps and self._finds_gap(batch)
                 self._retry(batch, error)
@@ -264,7 +262,7 @@ class Producer(Client):
         for half in reversed(batch.halves()):
             self._retry(half, TOO_LARGE)
 
-    def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
+    def _on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
         self._acked_until[batch.partition] = max(self._acked_until[batch.partition], batch.sequence + batch.count)
         self._complete(batch, "ok", NONE, base)
@@ -284,9 +282,9 @@ class Producer(Client):
         All requests in flight to that broker fail, oldest first (InFlightRequests.clearAll since KAFKA-5494), so
         batches without sequence numbers are queued again in reverse. With acks=0 only the metadata is refreshed."""
         if request.connection is self.connections[request.broker]:
-            self._disconnected(request.broker)
+            self._on_disconnected(request.broker)
 
-    def _disconnected(self, broker: int) -> None:
+    def _on_disconnected(self, broker: int) -> None:
         self.reconnect(broker)
         if not self.config.acks:
             self._connect(broker)
@@ -371,7 +369,6 @@ class Producer(Client):
         """Give up requests after request.timeout.ms, and records after delivery.timeout.ms."""
         now = self.loop.now
         if self.finished:
-            self._ticking = False
             return
         self.loop.at(now + TICK, self._tick)
         config = self.config
@@ -382,7 +379,7 @@ class Producer(Client):
             # With acks=0 the socket buffer of a blocked connection is full.
             since = waiting[0].sent if waiting else now if config.acks else self.connections[broker].blocked_since
             if now - since > config.request_timeout:
-                self._disconnected(broker)
+                self._on_disconnected(broker)
         for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
             self._connect(broker)
         for partition in self._targets:

@@ -64,7 +64,6 @@ class TransactionalProducer(Producer):
             self.refresh()
             self._phase = INITIALISING
             self._step()
-            self._ticking = True
             self.loop.at(self.loop.now, self._tick)
 
     def _pause(self) -> None:
@@ -153,7 +152,7 @@ class TransactionalProducer(Producer):
         self._is_started = True
         super()._send(broker, batches)
 
-    def _acknowledged(self, batch: ProducerBatch, base: int) -> None:
+    def _on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         """Keep the acknowledgement until the transaction commits."""
         self._acked.append((batch, base))
         self._offsets.update((SentValue(batch.partition, batch.first + i), base + i) for i in range(batch.count))
@@ -205,13 +204,13 @@ class TransactionalProducer(Producer):
         self._retry_at = self.loop.now + backoff
         self.loop.at(self._retry_at, self._step)
 
-    def _disconnected(self, broker: int) -> None:
+    def _on_disconnected(self, broker: int) -> None:
         request = self._request
         if request is not None and request.broker == broker:
             self._request = None
             self._is_in_doubt = self._is_in_doubt or request.kind == END
             self._step_later(self.config.retry_backoff)
-        super()._disconnected(broker)
+        super()._on_disconnected(broker)
 
     def _on_response(self, response: TransactionRequest) -> None:
         if not self._is_expected(response):
@@ -320,7 +319,7 @@ class TransactionalProducer(Producer):
     def _tick(self, _: None) -> None:
         request = self._request
         if request is not None and self.loop.now - request.sent > self.config.request_timeout:
-            self._disconnected(request.broker)
+            self._on_disconnected(request.broker)
         waits = self._phase == INITIALISING or self._new or (self._phase == ENDING and self._outstanding == 0)
         if not waits:
             self._since = self.loop.now

@@ -257,7 +257,7 @@ class ClassicGroup(GroupMembers):
             member.sync = request
             if request.member == self._leader:
                 record = self._record(request.assignments)
-                self._group.write([record], partial(self._stored, record))
+                self._group.write([record], partial(self._on_stored, record))
 
     def _record(self, assignments: Mapping[str, tuple[int, ...]]) -> GroupRecord:
         """The record of the generation, with the partitions of each member."""
@@ -266,7 +266,7 @@ class ClassicGroup(GroupMembers):
         )
         return GroupRecord(self._group.generation, self._leader, assigned, time=self._process.loop.now)
 
-    def _stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
+    def _on_stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
             self._group.ledger.on_generation(record.generation, self._process.loop.now)

@@ -132,7 +132,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             self._commit_in_transaction(request)
         else:
             records = self._offset_records(request)
-            self._write(records, partial(self._committed, records, request))
+            self._write(records, partial(self._on_committed, records, request))
 
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members, or for replication."""
@@ -155,7 +155,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             for partition, offset in sorted(request.offsets.items())
         ]
 
-    def _committed(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
+    def _on_committed(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
         if not error:
             for at, record in enumerate(records, base):
                 self._offsets.commit(record, at)
@@ -168,9 +168,9 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         """TxnOffsetCommit. The leader of the log, which is this broker, checks the producer's epoch."""
         records = self._offset_records(request)
         self._offsets.expect(request.producer.pid, request.offsets)
-        self._write(records, partial(self._wrote_pending, records, request), *request.producer)
+        self._write(records, partial(self._on_pending_written, records, request), *request.producer)
 
-    def _wrote_pending(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
+    def _on_pending_written(self, records: list[GroupRecord], request: GroupRequest, error: str, base: int) -> None:
         pid = request.producer.pid
         if error:
             self._offsets.give_up(pid, request.offsets)

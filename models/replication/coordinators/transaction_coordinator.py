@@ -232,27 +232,27 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
             if not state.is_pending:
                 new = replace(record, state=complete, partitions=(), updated=now, number=-1)
-                self._store(state, new, partial(self._completed, new))
+                self._store(state, new, partial(self._on_completed, new))
             return
         for partition, sent in state.markers.items():
             leader = self._leader_of(partition)
             if leader == NO_LEADER or (sent is not None and now - sent.sent <= self._config.request_timeout):
                 continue
-            reply, on_closed = partial(self._marked, state), partial(self._unmarked, state)
+            reply, on_closed = partial(self._on_marker_response, state), partial(self._on_marker_closed, state)
             commit = record.state == PREPARE_COMMIT
             content = (partition, record.pid, record.epoch, commit, self._epoch)
             state.markers[partition] = self._send(
                 MarkerRequest, leader, self._inboxes[leader], reply, on_closed, *content
             )
 
-    def _completed(self, record: TransactionRecord, error: str) -> None:
+    def _on_completed(self, record: TransactionRecord, error: str) -> None:
         """All markers are written, so no older epoch may write from now on."""
         if not error:
             self.ledger.on_granted(record.pid, record.epoch)
 
-    def _marked(self, state: TransactionState, response: MarkerRequest) -> None:
+    def _on_marker_response(self, state: TransactionState, response: MarkerRequest) -> None:
         """The response of a partition's leader; after an error the marker is sent again later."""
-        if self._process.defer(partial(self._marked, state), response):
+        if self._process.defer(partial(self._on_marker_response, state), response):
             return
         if state.markers.get(response.partition) is not response or self._states.get(state.record.id) is not state:
             return
@@ -265,7 +265,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             if not state.markers:
                 self._send_markers(state)
 
-    def _unmarked(self, state: TransactionState, request: MarkerRequest) -> None:
+    def _on_marker_closed(self, state: TransactionState, request: MarkerRequest) -> None:
         """The connection closed before the response."""
         if state.markers.get(request.partition) is request:
             state.markers[request.partition] = None
