@@ -367,7 +367,7 @@ def _add_incidents(
     document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
-    incidents = [one for one in incidents_of(map(vars, findings), causes) if one.explained]
+    incidents = [one for one in incidents_of(map(vars, findings), causes) if one.is_explained]
     for incident in incidents:
         document.heading(f"Cause: {incident.cause}, {incident.headline}")
         _add_root_cause(document, root_cause_of(incident, started_at))
@@ -387,7 +387,7 @@ def _add_root_cause(document: Document, cause: RootCause) -> None:
         for reading in cause.readings:
             document.sentences(f"{reading.cause}:")
             _add_root_cause(document, reading)
-    elif not cause.known:
+    elif not cause.is_known:
         document.sentences("The cause is unknown. Missing evidence:")
         document.listed([(missing, "") for missing in cause.missing])
 

@@ -144,8 +144,8 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
     lines: list[str] = []
     for incident, sentence, citation in with_causes(shown):
-        name = incident.cause if incident.explained or not incident.rules else incident.rules[0]["rule"]
-        colour = "yellow" if incident.explained and not incident.known else None
+        name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0]["rule"]
+        colour = "yellow" if incident.is_explained and not incident.has_known_cause else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}: "
         text, place = sentence + _where(report, incident), _where(report, incident, 1)
@@ -173,7 +173,7 @@ def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -
     evidence = (_place(item) for name in incident.findings for item in found.get(name, ()))
     places = [place for item in found.get(next(iter(incident.findings), ""), ()) if (place := _place(item))]
     shown = list(dict.fromkeys(places))[:most]
-    others = [*places, *evidence, *map(_place, incident.chain if incident.known else ())]
+    others = [*places, *evidence, *map(_place, incident.chain if incident.has_known_cause else ())]
     of_broker = next((place for place in others if place and place.is_of_broker), None)
     if of_broker is not None and not any(place.is_of_broker for place in shown):
         shown = [*shown[: most - 1], of_broker]
@@ -232,7 +232,7 @@ def causes_of(report: dict[str, Any], finding: str | None = None) -> list[Incide
     explained = [
         incident
         for incident in _incidents_of(report)
-        if incident.explained and (finding is None or finding in incident.findings)
+        if incident.is_explained and (finding is None or finding in incident.findings)
     ]
     return with_causes(explained)
 

@@ -45,17 +45,17 @@ class Settings:
         return {name: _set_fields(about) for name, about in processes if isinstance(about, dict)}
 
     @property
-    def final(self) -> bool:
+    def has_final_reads(self) -> bool:
         """Whether run.json declares that the run ends with final reads of all partitions (docs/format.md)."""
         return self.config.get("final") is True
 
     @property
-    def unfinished(self) -> bool:
+    def is_unfinished(self) -> bool:
         """Whether run.json states that its recorder did not finish, so that its last lines may be missing."""
         return self.config.get("finished") is False
 
     @property
-    def undated(self) -> bool:
+    def is_undated(self) -> bool:
         """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED
 

@@ -41,7 +41,7 @@ class Ownership(NamedTuple):
     generation: int | None
     since: int
     until: int
-    crashed: bool
+    has_crashed: bool
 
 
 class Row(NamedTuple):
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     name: str
     holds: list[Ownership]
     commits: list[list[Any]]  # time (ns), owner, offset, whether it was accepted
-    epochs: bool  # the group has epochs (KIP-848) instead of generations
+    has_epochs: bool  # the group has epochs (KIP-848) instead of generations
 
 
 class Interval(NamedTuple):
@@ -191,7 +191,7 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
             style.bar(axis, place, seconds(hold.since), seconds(hold.until), height, facecolor=colour, zorder=3)
             axis.plot([seconds(hold.since)] * 2, [place - height / 2, place + height / 2], color=style.PAPER, zorder=4)
             _draw_owner(axis, place, hold, _generation_word(row), style.text_colour(colour), width)
-            if hold.crashed:
+            if hold.has_crashed:
                 axis.plot([seconds(hold.until)], [number], zorder=7, **CRASHED)
             taken.append(hold)
         _draw_commits(axis, number, row.commits)
@@ -205,7 +205,7 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
 
 
 def _generation_word(row: Row) -> str:
-    return "epoch" if row.epochs else "generation"
+    return "epoch" if row.has_epochs else "generation"
 
 
 def _draw_owner(axis: Axes, place: float, hold: Ownership, word: str, ink: str, width: int) -> None:
@@ -241,7 +241,7 @@ def _marks(rows: list[Row], has_gaps: bool, has_overlaps: bool) -> list[Artist]:
         (has_overlaps, Patch(**BOTH), "two owners"),
         (True in accepted, tick, "commit"),
         (False in accepted, cross, "refused commit"),
-        (any(hold.crashed for row in rows for hold in row.holds), Line2D([], [], linestyle="", **CRASHED), "crash"),
+        (any(hold.has_crashed for row in rows for hold in row.holds), Line2D([], [], linestyle="", **CRASHED), "crash"),
     ]
     for _, mark, label in known:
         mark.set_label(label)

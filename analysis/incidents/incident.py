@@ -32,14 +32,14 @@ class Incident:
     readings: tuple[Record, ...] = ()  # of conflicting evidence: cause, chain, citation
 
     @property
-    def known(self) -> bool:
+    def has_known_cause(self) -> bool:
         """Whether the cause is proved."""
         return self.cause != UNKNOWN
 
     @property
-    def explained(self) -> bool:
+    def is_explained(self) -> bool:
         """Whether a cause was searched."""
-        return self.known or bool(self.missing or self.readings)
+        return self.has_known_cause or bool(self.missing or self.readings)
 
     @property
     def records(self) -> int:

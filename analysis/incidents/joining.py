@@ -277,4 +277,5 @@ def _order(incident: Incident) -> tuple[Any, ...]:
     worst = incident.rules[0]["rule"] if incident.rules else "lost-write"
     gravity, _, position = rank(worst, incident.severity)
     records = incident.records or sum(rule["records"] for rule in incident.rules[:1])
-    return gravity, not incident.lost, not incident.known, position, -records, incident.findings[:1], incident.headline
+    has_no_cause = not incident.has_known_cause
+    return gravity, not incident.lost, has_no_cause, position, -records, incident.findings[:1], incident.headline

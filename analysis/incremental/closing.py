@@ -63,7 +63,7 @@ def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
     """Whether new rows of a table concern closed offsets or the final reads, or are older than dropped marks."""
     refers = pl.col("offset") < closed.below
-    is_final = pl.col("process").is_in(settings.final_processes() if settings.final else [])
+    is_final = pl.col("process").is_in(settings.final_processes() if settings.has_final_reads else [])
     if table != "marks":
         return bool(rows.select((refers | is_final).any()).item())
     kind = pl.col("kind")
@@ -135,7 +135,7 @@ def _closed_end(
     """
     size = settings.range_offsets
     below = before.below if before else 0
-    final = settings.final_processes() if settings.final else []
+    final = settings.final_processes() if settings.has_final_reads else []
     if not facts or any(fact.final for fact in facts.values()) or rest.marks["process"].is_in(final).any():
         return below
     read: dict[str, int] = {}

@@ -54,7 +54,7 @@ class Inspected:
     @property
     def has_history(self) -> bool:
         """Whether times count from the start of a run that is known."""
-        return not self.run.settings.undated
+        return not self.run.settings.is_undated
 
     @property
     def started_at(self) -> str:

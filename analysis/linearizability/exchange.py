@@ -75,11 +75,13 @@ def row_of(paired: Paired) -> tuple[Any, ...]:
     return order, line, *operation.action, operation.call, operation.end, operation.process
 
 
-def paired_of(rows: Iterable[Sequence[Any]], orders: int = 0, lines: int = 0, timed: bool = True) -> Iterator[Paired]:
+def paired_of(
+    rows: Iterable[Sequence[Any]], orders: int = 0, lines: int = 0, has_times: bool = True
+) -> Iterator[Paired]:
     """The operations of rows, after so many events and lines; without times the order of the events is their time."""
     for order, line, f, value, result, key, call, end, process in rows:
         action = Action(f, decode(value), decode(result), decode(key))
-        if not timed:
+        if not has_times:
             call, end = call + orders, None if end is None else end + orders
         yield Paired(order + orders, line + lines, Operation(action, call, end, decode(process)))
 

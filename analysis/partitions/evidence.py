@@ -52,7 +52,7 @@ def collected_logs(
         leader=last_leader(metadata, log_events),
         replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
         is_compacted=None if policy is None else "compact" in str(policy),
-        at_rest=not settings.undated,
+        at_rest=not settings.is_undated,
         is_tiered=is_tiered(config, topic, _table_or_empty(shared or {}, "metadata"), log_events),
     )
 

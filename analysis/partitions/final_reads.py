@@ -31,7 +31,7 @@ class FinalReads(NamedTuple):
 @once
 def final_reads(p: Observations) -> FinalReads | None:
     """The final reads of a partition; None: there were none."""
-    if not p.settings.final:
+    if not p.settings.has_final_reads:
         return None
     processes = tuple(p.settings.final_processes())
     if processes:

@@ -30,7 +30,7 @@ class StartEvidence(NamedTuple):
     """A log start offset, from one source."""
 
     offset: int
-    certain: bool
+    is_certain: bool
     moved_by: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
     since: int = MIN_INT64  # ns: the earliest such time
 
@@ -80,7 +80,9 @@ class _Bounds:
 
     def read_past(self, start: int) -> bool:
         """Whether the final reads were assigned a lower offset, and returned nothing below this one."""
-        assigned = self.p.assigned_by(self.p.settings.final_processes())["offset"] if self.p.settings.final else None
+        assigned = (
+            self.p.assigned_by(self.p.settings.final_processes())["offset"] if self.p.settings.has_final_reads else None
+        )
         return assigned is not None and start == self.first_final and bool((assigned < start).any())
 
     def refutes(self, start: int, moment: int) -> bool:
@@ -109,7 +111,7 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
         starts.append(StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None))
     else:
         starts += [*_start_of_replicas(p, bounds), *_starts_in_server_logs(p, bounds)]
-    if p.settings.final and not any(start.certain for start in (*deletions, *starts)):
+    if p.settings.has_final_reads and not any(start.is_certain for start in (*deletions, *starts)):
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
         starts += [] if begun is None else [StartEvidence(begun, False, None)]
@@ -119,11 +121,11 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     if topic_deleted is not None and is_all_gone:
         # A deleted topic has lost all records, even if copies or late reads still show some.
         starts.append(StartEvidence(bounds.reach, True, topic_deleted.latest, topic_deleted.earliest))
-    certain = max((start.offset for start in starts if start.certain), default=0)
+    certain = max((start.offset for start in starts if start.is_certain), default=0)
     moves = [start.moved_by for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
     possible = max((start.offset for start in starts), default=0)
-    dated = [start for start in starts if start.certain and start.offset > 0]
+    dated = [start for start in starts if start.is_certain and start.offset > 0]
     excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
     legal = min(certain, max(excluded, *(deletion.offset for deletion in deletions)) if deletions else excluded)
     return LogStart(certain, legal, possible, moved, tuple(starts), is_all_gone)
@@ -224,7 +226,7 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:
     """The first and the last time (ns) at which processes with role final read; None without such reads."""
-    if not p.settings.final or not p.settings.final_processes():
+    if not p.settings.has_final_reads or not p.settings.final_processes():
         return None, None
     times = p.reads.filter(_of_final(p))["completed"]
     if not len(times):

@@ -50,7 +50,7 @@ def _age_limit(p: Observations) -> int | None:
         p.replica_logs is not None and p.replica_logs.is_tiered
     )
     policy = str(about.get("cleanup.policy", "delete"))
-    if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.undated:
+    if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.is_undated:
         return None
     limit = p.settings.retention_ms(p.topic)
     limits = [MAX_INT64 // _MS if limit is None else limit]
@@ -71,7 +71,7 @@ def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
     is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
     sources = [p.reads] if is_append_time else [p.reads, sends]
     unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
-    if started is None or p.settings.undated:
+    if started is None or p.settings.is_undated:
         return unstamped
     stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
     stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)

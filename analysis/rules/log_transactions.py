@@ -59,7 +59,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     written. A process recorded its times in another unit or by another clock.
     """
     logs = p.replica_logs
-    is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.undated
+    is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.is_undated
     if logs is None or not is_used or p.topic.startswith("__") or not logs.batches["transactional"].any():
         return
     if missing := missing_leader_log(logs):
@@ -104,7 +104,7 @@ class _OpenTransaction(NamedTuple):
             return txn._replace(ended={"commit": "committed", "abort": "aborted"}.get(last["outcome"], "ended"))
         # The logs of a run are copied at its end. Those of running brokers are not copied at one time: there its
         # producer must have created the record before the coordinator ended the last of its transactions.
-        is_over = not p.settings.undated or row["timestamp"] + CLOCK_MARGIN_SECONDS * 1_000 < last["last_time"]
+        is_over = not p.settings.is_undated or row["timestamp"] + CLOCK_MARGIN_SECONDS * 1_000 < last["last_time"]
         return txn._replace(ended="ended") if is_over else txn
 
     @property
@@ -154,7 +154,7 @@ def _is_in_log_after(p: Partition, txn: _OpenTransaction, known: Row) -> bool:
 
 def _time_in_words(p: Partition, known: Row) -> str:
     """When the coordinator last changed the state of a transactional id; a time of day where the run has no start."""
-    if known["last_time_ns"] is not None and not p.settings.undated:
+    if known["last_time_ns"] is not None and not p.settings.is_undated:
         return seconds(known["last_time_ns"])
     return utc_text(known["last_time"])
 

@@ -194,7 +194,7 @@ def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
     The last lines of a killed recorder are missing, while other processes of the run may record for longer.
     """
     ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
-    if not p.settings.unfinished or not len(ends):
+    if not p.settings.is_unfinished or not len(ends):
         return "", pl.lit(False)
     process, end = ends.sort("end", "process").row(0)
     reason = f"the recorder did not finish (run.json has finished: false), and its last line of {process} here is of"

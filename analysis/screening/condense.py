@@ -65,7 +65,7 @@ def borders_of(
     clocks = clocks_of(rest.marks)
     if spans is None or polls is None or clocks is None:
         return None
-    final = final_reads_in(every, rest, common) if settings.final else None
+    final = final_reads_in(every, rest, common) if settings.has_final_reads else None
     limits = _limits(every, rest.marks, settings)
     unplaced = common.unplaced.filter(topic=topic)
     return Borders(
@@ -93,11 +93,11 @@ def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, commo
         return False
     if chosen_rules(settings) - set(PROVED):  # a new rule may need other rows
         return False
-    if settings.final and not settings.final_processes() and any(fact.read for fact in facts):
+    if settings.has_final_reads and not settings.final_processes() and any(fact.read for fact in facts):
         return False  # an ordinary consumer's reads may be the final ones
     if any(fact.counts["reads"] and not fact.runs for fact in facts):
         return False  # there are too many runs
-    healed_at, final = last_heal(common.context), settings.final_processes() if settings.final else []
+    healed_at, final = last_heal(common.context), settings.final_processes() if settings.has_final_reads else []
     runs = [run for fact in facts for run in fact.runs if run.first is not None]
     if any(run.process in final and run.began.time < healed_at for run in runs):
         return False  # where they went on after the heal depends on all of their reads

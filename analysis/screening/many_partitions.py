@@ -84,7 +84,7 @@ class ManyPartitions:
     @property
     def final_processes(self) -> list[str]:
         """The processes of the final reads; none if the run is not final."""
-        return self.settings.final_processes() if self.settings.final else []
+        return self.settings.final_processes() if self.settings.has_final_reads else []
 
     @property
     def is_final_read(self) -> pl.Expr:

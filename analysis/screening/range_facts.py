@@ -351,7 +351,7 @@ def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
 
 def are_final(reads: pl.DataFrame, healed_at: int, settings: Settings) -> Mask:
     """Whether each read is one of the final reads: by a final process after the last fault ended (`healed_at`, ns)."""
-    processes = settings.final_processes() if settings.final else []
+    processes = settings.final_processes() if settings.has_final_reads else []
     return reads.select(is_final_read(processes, healed_at).fill_null(False)).to_series().to_numpy()
 
 

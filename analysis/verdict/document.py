@@ -79,7 +79,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "engine": engine,
             "dialect": run.settings.dialect,
             "system": run.settings.config.get("system"),
-            "started_at": None if run.settings.undated else run.settings.config.get("started_at"),
+            "started_at": None if run.settings.is_undated else run.settings.config.get("started_at"),
             "span_ns": _span(results),
         },
         "findings": worst_rows_first(findings).head(MAX_FINDINGS).to_dicts(),
@@ -250,7 +250,7 @@ def _deleted_topics(results: Results) -> Iterator[dict[str, Any]]:
     deleted: dict[str, dict[str, None]] = {}
     for summary in filter(_is_deleted, results.summaries):
         times = deleted.setdefault(summary["topic"], {})
-        if not results.run.settings.undated:  # without a history, times count from 1970
+        if not results.run.settings.is_undated:  # without a history, times count from 1970
             times[in_words(Span(*summary["topic_generation"]["deleted"]))] = None
     sentences = [f"{topic} was deleted{' ' if times else ''}{some([*times])}" for topic, times in deleted.items()]
     if sentences:
@@ -281,9 +281,9 @@ def _why_no_final_reader(settings: Settings) -> str:
     named, odd = settings.final_processes(), settings.odd_roles()
     if odd and not named:
         return f"as run.json has unknown roles ({some(odd)}), expected {', '.join(ROLES)}"
-    if named and settings.final:
+    if named and settings.has_final_reads:
         return f"as {some(named)} recorded no read, or none after the last heal"
-    missing = ['"final": true'] * (not settings.final) + ["a process with the role final"] * (not named)
+    missing = ['"final": true'] * (not settings.has_final_reads) + ["a process with the role final"] * (not named)
     has = "as run.json lacks" if settings.config else "as there is no run.json with"
     return f'{has} {" and ".join(missing)}; a Recorder writes both: recorder.finish(final_read="PROCESS")'
 

@@ -53,7 +53,7 @@ class RootCause:
     readings: list[RootCause]
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the cause is proved."""
         return self.cause != UNKNOWN
 
@@ -95,12 +95,12 @@ def shown_facts(chain: Sequence[Record]) -> list[Record]:
 def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
     """An incident and its prevention in a sentence, and its citation; prevention and citation only if `cited`."""
     text, citation = incident.headline, ""
-    if incident.known and cited:
+    if incident.has_known_cause and cited:
         text += f". Prevented by {either(incident.prevented_by)}" if incident.prevented_by else ""
         citation = f" [{incident.citation}]" if incident.citation else ""
-    elif not incident.known and incident.explained:
+    elif not incident.has_known_cause and incident.is_explained:
         text += f"; {_unknown_cause(incident)}"
-    elif incident.lost and not incident.known:
+    elif incident.lost and not incident.has_known_cause:
         names = list(dict.fromkeys(lost.name for lost in incident.lost))
         text += f"; without broker files of {some(names)} the cause is not known"
     return text, citation
@@ -139,17 +139,17 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     Losses that the configuration permits have causes too, but are not breaches.
     """
     violations = [one for one in incidents if one.severity == "violation"]
-    breaches, losses = [one for one in violations if one.explained], [one for one in violations if one.lost]
+    breaches, losses = [one for one in violations if one.is_explained], [one for one in violations if one.lost]
     if not breaches:
         return []
-    unknown = [one for one in violations if not one.known and (one.explained or one.lost)]
+    unknown = [one for one in violations if not one.has_known_cause and (one.is_explained or one.lost)]
     causes: dict[str, Sequence[str]] = {}
     for one in sorted(breaches, key=lambda one: not one.lost):
-        if one.known:
+        if one.has_known_cause:
             causes.setdefault(one.cause, one.prevented_by)
     if not causes:
         return ["The cause is not known."]
-    of_losses = {one.cause for one in losses if one.known}
+    of_losses = {one.cause for one in losses if one.has_known_cause}
     sentences = ["The cause of the loss is not known."] if losses and not of_losses else []
     named: set[str] = set()
     for cause, measures in list(causes.items())[:MAX_BLAMED]:
@@ -186,7 +186,7 @@ class CauseImpact(NamedTuple):
 def impact_by_cause(incidents: Iterable[Incident]) -> list[CauseImpact]:
     """The impact of each cause, the greatest first."""
     totals: dict[str, tuple[int, int | None]] = {}
-    for one in (one for one in incidents if one.explained):
+    for one in (one for one in incidents if one.is_explained):
         for lost in one.lost:
             count, read = totals.get(one.cause, (0, 0))
             unknown = read is None or lost.read is None
@@ -260,7 +260,7 @@ def timeline(
             ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
             moments.append(RankedMoment(0, band["to"], "heal", f"fault ended: {ended}"))
     unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
-    known = [one for one in incidents if one.known and (one.lost or one.number in unseen)]
+    known = [one for one in incidents if one.has_known_cause and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     for rank, entry in enumerate(listed):
         for finding in [entry.finding, *entry.others]:

@@ -68,7 +68,7 @@ class Offsets(NamedTuple):
 
     orders: dict[int, int]  # events
     lines: dict[int, int]
-    timed: bool
+    has_times: bool
 
 
 def judge_file(
@@ -163,7 +163,7 @@ class _SplitHistory:
             self.errors = _errors(_collect(self._read(self.offsets), "report"))
         for report in self.reports:
             for line, has_time in report["first"]:
-                if has_time != self.offsets.timed:
+                if has_time != self.offsets.has_times:
                     line += self.offsets.lines[report["split"]]
                     self.errors.append(_fields(time_error(self.source, line, has_time), "pair"))
         joining = partial(_join_boundary_events, self.source, self.request.model, self.buckets, self.offsets)
@@ -201,7 +201,7 @@ class _SplitHistory:
     def _notes(self) -> list[Note]:
         notes = []
         for split, found in _collect(self.rows, "notes"):
-            before = 0 if self.offsets.timed else self.offsets.orders[split]
+            before = 0 if self.offsets.has_times else self.offsets.orders[split]
             notes += [Note(time + before, text) for time, text in found]
         return sorted(notes, key=lambda note: note.time)
 
@@ -345,7 +345,7 @@ def _judge_bucket(
     paired: list[Paired] = []
     for split, rows in map(unpack, payloads["operations"]):
         before = offsets.orders.get(split, 0), offsets.lines.get(split, 0)  # none before those of boundary events
-        paired += exchange.paired_of(rows, *before, timed=offsets.timed)
+        paired += exchange.paired_of(rows, *before, has_times=offsets.has_times)
     history = history_of(paired, empty.source, empty.format, [], count - len(paired))
     model = load_model(str(request.model))
     try:
