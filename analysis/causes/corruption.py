@@ -33,10 +33,7 @@ REMEDY = (
     "Move leadership to a replica with an intact copy, then delete the damaged replica so that its broker fetches it"
     " again; check.crcs=true in consumers."
 )
-PREVENTED_BY = [
-    "check.crcs=true in consumers (an error instead of a wrong value)",
-    CHECKSUMS,
-]
+PREVENTED_BY = ["check.crcs=true in consumers (an error instead of a wrong value)", CHECKSUMS]
 WHOLE_LOGS = "starting a broker with all segments of its logs (kafka-delete-records.sh deletes old records)"
 FAULTS = ("corrupt", "bit-flip")
 MISSING = "missing"  # no segment has the offsets between two others

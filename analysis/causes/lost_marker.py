@@ -137,11 +137,7 @@ def _copy_of_marker(timeline: Timeline, txn: _Records, outcome: str) -> dict[str
 
 
 def _offset_of_marker(
-    timeline: Timeline,
-    txn: _Records,
-    copy: Mapping[str, Any] | None,
-    ended_at: int | None,
-    ended_in: int | None,
+    timeline: Timeline, txn: _Records, copy: Mapping[str, Any] | None, ended_at: int | None, ended_in: int | None
 ) -> int | None:
     """The offset of the lost marker in its copy, or else the first after the records at which a later epoch began.
 

@@ -79,8 +79,7 @@ def _by_coordinator(p: Partition, group: Group) -> list[list[Any]]:
 
 def _commits(p: Partition, group: Group) -> list[list[Any]]:
     made = p.marks.filter(
-        group.is_member & pl.col("completed").is_not_null() & pl.col("offset").is_not_null(),
-        kind="commit",
+        group.is_member & pl.col("completed").is_not_null() & pl.col("offset").is_not_null(), kind="commit"
     ).sort("completed", "at", "index")
     rows = [
         [time, name[:48], offset, outcome == "ok"]

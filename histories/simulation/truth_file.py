@@ -143,12 +143,7 @@ def _consumers_truth(cluster: Cluster) -> dict[str, Any]:
     name_of, ledger = cluster.config.log_name, cluster.ledger
     return {
         "consumer_resets": [
-            {
-                "process": reset.consumer,
-                "partition": name_of(reset.partition),
-                "from": reset.before,
-                "to": reset.after,
-            }
+            {"process": reset.consumer, "partition": name_of(reset.partition), "from": reset.before, "to": reset.after}
             for reset in ledger.resets
         ],
         "handled": {

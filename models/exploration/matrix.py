@@ -240,10 +240,7 @@ SETTINGS: dict[str, Setting] = {
         ("exactly-once", "newest-value-stays", *GROUP, *TRANSACTIONS, *LOG),
     ),
     "calm": Setting(
-        "only slow links",
-        ("delay",),
-        {"simulation.poll.timeout.ms": 50},
-        ("no-stale-read", "no-false-shrink", *LOG),
+        "only slow links", ("delay",), {"simulation.poll.timeout.ms": 50}, ("no-stale-read", "no-false-shrink", *LOG)
     ),
 }
 

@@ -54,12 +54,7 @@ class Cluster:
     """Brokers, quorum and clients, also of a finished run."""
 
     def __init__(
-        self,
-        rules: Rules,
-        config: Config,
-        seed: int,
-        history: History = NO_HISTORY,
-        listener: Listener | None = None,
+        self, rules: Rules, config: Config, seed: int, history: History = NO_HISTORY, listener: Listener | None = None
     ) -> None:
         rng = Random(seed)
         self.rules = rules

@@ -55,10 +55,7 @@ ERAS: dict[str, Era] = {
     ),
     "1.0": Era(**_ZOOKEEPER, defaults=_OLD_DEFAULTS, absent=_LATER),
     "2.0": Era(  # 1.1 to 2.0.0
-        **_ZOOKEEPER,
-        notifies_leaving_leader=False,
-        defaults=_OLD_DEFAULTS,
-        absent=_LATER,
+        **_ZOOKEEPER, notifies_leaving_leader=False, defaults=_OLD_DEFAULTS, absent=_LATER
     ),
     "3.3": Era(absent=("group.protocol",)),
     "3.3, follower reads": Era(reads_followers=True, absent=("group.protocol",)),

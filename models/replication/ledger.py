@@ -63,10 +63,7 @@ class Ledger:
     """The events of a run. It also checks the few invariants that can only be checked during the run."""
 
     def __init__(
-        self,
-        partitions: int,
-        logs_of: Callable[[int], dict[int, ReplicaLog]],
-        is_responsive: Callable[[int], bool],
+        self, partitions: int, logs_of: Callable[[int], dict[int, ReplicaLog]], is_responsive: Callable[[int], bool]
     ) -> None:
         self._logs_of = logs_of  # partition -> broker -> its log
         self._is_responsive = is_responsive  # of a broker

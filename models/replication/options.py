@@ -41,12 +41,7 @@ OTHER_PROTOCOL = {
         "group.initial.rebalance.delay.ms",
     ),
 }
-OF_CLASSIC_MEMBERS = (
-    "group.max.size",
-    "partition.assignment.strategy",
-    "session.timeout.ms",
-    "heartbeat.interval.ms",
-)
+OF_CLASSIC_MEMBERS = ("group.max.size", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 POLICY = "group.consumer.migration.policy"
 # What a setting needs that only a group has.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"

@@ -23,12 +23,7 @@ def begin(state: PartitionState, target: Sequence[int], era: Era) -> PartitionSt
     adding = tuple(sorted(set(target) - set(state.replicas)))
     epoch = state.epoch + 1 if era.zookeeper and state.leader != NO_LEADER else state.epoch
     return replace(
-        state,
-        replicas=(*target, *removing),
-        adding=adding,
-        removing=removing,
-        epoch=epoch,
-        version=state.version + 1,
+        state, replicas=(*target, *removing), adding=adding, removing=removing, epoch=epoch, version=state.version + 1
     )
 
 

@@ -80,11 +80,7 @@ def plan(
 
 
 def _plan(
-    session: SparkSession,
-    run: Run,
-    lines: Accumulator[int] | None,
-    events: DataFrame | None,
-    stored: list[DataFrame],
+    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: list[DataFrame]
 ) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 

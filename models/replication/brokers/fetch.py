@@ -6,15 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..config import FetchLimits
-from ..requests import (
-    NONE,
-    NOT_AVAILABLE,
-    NOT_LEADER,
-    OUT_OF_RANGE,
-    TRUNCATED,
-    FetchPart,
-    FetchRequest,
-)
+from ..requests import NONE, NOT_AVAILABLE, NOT_LEADER, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest
 from ..sizes import BatchSize, batch_sizes
 from ..storage.batches import Batch
 from .part import BrokerPart

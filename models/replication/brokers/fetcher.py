@@ -13,14 +13,7 @@ from functools import partial
 
 from ..network import Connection
 from ..ports import Inboxes
-from ..requests import (
-    NONE,
-    OUT_OF_RANGE,
-    EpochLookup,
-    EpochRequest,
-    FetchPart,
-    FetchRequest,
-)
+from ..requests import NONE, OUT_OF_RANGE, EpochLookup, EpochRequest, FetchPart, FetchRequest
 from ..storage.batches import Batch
 from .disk import Disk
 from .part import BrokerPart, Parts

@@ -19,12 +19,7 @@ STOPS_BROKERS = ("crash", "power-loss", "disk-full")
 class FaultInjector:
     """Injects faults into a cluster."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        history: History,
-        snapshot: Callable[[Cluster, str], None] | None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, history: History, snapshot: Callable[[Cluster, str], None] | None) -> None:
         self._cluster = cluster
         self._history = history
         self._snapshot = snapshot

@@ -21,10 +21,7 @@ class FollowerReads(Rules):
     version = "3.3.2"
     era = ERAS["3.3, follower reads"]
     breaks: ClassVar[tuple[str, ...]] = ("no-stale-read",)
-    options: ClassVar[dict[str, object]] = {
-        "simulation.poll.timeout.ms": 50,
-        "simulation.send.interval.us": 200000,
-    }
+    options: ClassVar[dict[str, object]] = {"simulation.poll.timeout.ms": 50, "simulation.send.interval.us": 200000}
 
     def read_replica(self, reader: int, leader: int, isr: tuple[int, ...]) -> int:
         """A follower of the ISR, by the reader's number instead of its rack."""

@@ -48,13 +48,7 @@ class Kip966(Kraft):
             last_known = state.leader
         epoch = state.epoch + 1 if leader != state.leader else state.epoch
         return replace(
-            state,
-            leader=leader,
-            epoch=epoch,
-            isr=isr,
-            elr=elr,
-            last_known=last_known,
-            version=state.version + 1,
+            state, leader=leader, epoch=epoch, isr=isr, elr=elr, last_known=last_known, version=state.version + 1
         )
 
     def alter_isr(self, state: PartitionState, isr: tuple[int, ...], min_isr: int) -> PartitionState:
@@ -63,11 +57,7 @@ class Kip966(Kraft):
 
     @staticmethod
     def _eligible(
-        state: PartitionState,
-        isr: tuple[int, ...],
-        elr: tuple[int, ...],
-        min_isr: int,
-        unclean: tuple[int, ...],
+        state: PartitionState, isr: tuple[int, ...], elr: tuple[int, ...], min_isr: int, unclean: tuple[int, ...]
     ) -> tuple[int, ...]:
         """The ELR for a new ISR: empty once the ISR is large enough again."""
         if len(isr) >= min(min_isr, len(state.replicas)):

@@ -53,11 +53,7 @@ class MajorityQuorum(Rules):
         return replace(state, leader=NO_LEADER, epoch=state.epoch + 1, version=state.version + 1)
 
     def elect(
-        self,
-        state: PartitionState,
-        live: Sequence[int],
-        config: Config,
-        vote_of: VoteOf,
+        self, state: PartitionState, live: Sequence[int], config: Config, vote_of: VoteOf
     ) -> PartitionState | None:
         responses = {replica: vote_of(replica) for replica in state.replicas if replica in live}
         votes = {replica: vote for replica, vote in responses.items() if vote is not None}
