@@ -125,16 +125,16 @@ def collect(
     was copied.
     """
     sources = sorted(sources, key=lambda source: not source.is_named)  # stable: a name decides for its files
-    done = Collected(target)
+    collected = Collected(target)
     for source in sources:
         if source.broker:
-            _copy_disks(source, done, frozenset(topics), internal)
+            _copy_disks(source, collected, frozenset(topics), internal)
     given = {source.given: source for source in sources if not source.is_named}
     for source in {source.given: source for source in sources}.values():
-        done.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in _dumps(source.given)]
+        collected.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in _dumps(source.given)]
     if logs:
         for source in [*(source for source in sources if source.is_named), *given.values()]:
-            _copy_logs(source, done)
+            _copy_logs(source, collected)
         for folder, source in given.items():
             homes = [other.folder for other in sources if other.broker]
             stray = {
@@ -142,10 +142,10 @@ def collect(
                 for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
                 if not any(file.is_relative_to(home) for home in homes)
             }
-            done.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in sorted(stray)]
-    if not done.files:
+            collected.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in sorted(stray)]
+    if not collected.files:
         raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
-    return done
+    return collected
 
 
 @dataclass
@@ -183,8 +183,8 @@ class Collected:
         return True
 
 
-def _copy_disks(source: Source, done: Collected, topics: frozenset[str], internal: bool) -> None:
-    done.ids.add(source.broker)
+def _copy_disks(source: Source, collected: Collected, topics: frozenset[str], internal: bool) -> None:
+    collected.ids.add(source.broker)
     home = Path("brokers") / source.broker
     files = sorted(_files(source.folder, is_stored_evidence))
     # Checkpoints before logs: brokers write meanwhile, and a checkpoint that is ahead of its log would be a breach.
@@ -192,36 +192,37 @@ def _copy_disks(source: Source, done: Collected, topics: frozenset[str], interna
         place = _place(source, file)
         if not _is_wanted(place, topics, internal):
             continue
-        if (done.target / home / place).exists():  # of another folder of this broker: the judge chooses between them
-            place = _free_path(done.target / home, file.relative_to(source.folder))
+        # One of another folder of this broker: the judge chooses between them.
+        if (collected.target / home / place).exists():
+            place = _free_path(collected.target / home, file.relative_to(source.folder))
         meaning = leftover_of(file.parent.name)
-        if done.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
-            done.logs.append(f"{_shown_path(source, file)}: of {meaning}, which `check` does not judge")
+        if collected.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
+            collected.logs.append(f"{_shown_path(source, file)}: of {meaning}, which `check` does not judge")
 
 
 def _dumps(folder: Path) -> list[Path]:
     return sorted(filter(is_dump_file, _files(folder, lambda name: bool(TEXT.fullmatch(name)))))
 
 
-def _copy_logs(source: Source, done: Collected) -> None:
+def _copy_logs(source: Source, collected: Collected) -> None:
     """Copies the logs below the given folder for the brokers that `check` would name."""
     files = _files(source.given, lambda name: may_be_log_by_content(name) or name == META)
     for log in find_logs(source.given, (file for file in files if not is_dump_file(file))):
         shown = _shown_path(source, log.path)
         if log.reason:
-            done.left_out.append(f"{shown}: {log.reason}")
+            collected.left_out.append(f"{shown}: {log.reason}")
             continue
         brokers = [source.broker] if source.is_named else log.brokers
         if len(brokers) == 1 and brokers != [UNKNOWN_BROKER]:
             home = Path("brokers") / brokers[0]
             place = home / log.path.name
-            if (done.target / place).exists():
-                place = home / _free_path(done.target / home, log.path.relative_to(source.given))
+            if (collected.target / place).exists():
+                place = home / _free_path(collected.target / home, log.path.relative_to(source.given))
         else:  # its lines decide
-            place = _free_name(done.target, log.path.name)
-        if done.put(source, log.path, place):
-            done.ids.update(set(brokers) - {UNKNOWN_BROKER})
-            done.logs.append(f"{shown}: {_of_brokers(brokers)}")
+            place = _free_name(collected.target, log.path.name)
+        if collected.put(source, log.path, place):
+            collected.ids.update(set(brokers) - {UNKNOWN_BROKER})
+            collected.logs.append(f"{shown}: {_of_brokers(brokers)}")
 
 
 def _of_brokers(brokers: list[str]) -> str:
@@ -239,11 +240,11 @@ def _need_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: no such folder, expected a broker's log.dirs or its folder of logs")
 
 
-def _homes(own: set[Path], disks: list[Path]) -> list[Path]:
+def _homes(folders: set[Path], disks: list[Path]) -> list[Path]:
     """The folders of one broker of several: each of its disks, with the folders around it that hold no other disk."""
-    others = [file.parent for file in disks if file.parent not in own]
+    others = [file.parent for file in disks if file.parent not in folders]
     found: set[Path] = set()
-    for disk in own:
+    for disk in folders:
         home = disk
         while not any(other.is_relative_to(home.parent) for other in others):
             home = home.parent

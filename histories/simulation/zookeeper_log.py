@@ -20,7 +20,7 @@ SELECTOR = "kafka.controller.OfflinePartitionLeaderSelector"
 class ZookeeperWording(Wording):
     """Lines of 0.10.2."""
 
-    def old(self, partition: int) -> str:
+    def shown_name(self, partition: int) -> str:
         return "[{},{}]".format(*self.cluster.config.topic_of(partition))
 
     def start(self, node: int) -> Iterator[Line]:
@@ -59,7 +59,7 @@ class ZookeeperWording(Wording):
             f"{self.received(node)} LeaderAndIsr request PartitionState(controllerEpoch={known}, "
             f"leader={leader}, leaderEpoch={change.epoch}, isr={self.listed(change.isr)}, zkVersion={change.version}, "
             f"replicas={self.listed(replicas)}) correlation id {change.version} from controller {sender} "
-            f"epoch {known} for partition {self.old(change.partition)}"
+            f"epoch {known} for partition {self.shown_name(change.partition)}"
         )
         return Line(text, STATE, "TRACE", file="state-change")
 
@@ -97,7 +97,7 @@ class ZookeeperWording(Wording):
             return
         if cut.reason == "out-of-range":
             text = (
-                f"[ReplicaFetcherThread-0-{cut.leader}], Replica {node} for partition {self.old(cut.partition)} "
+                f"[ReplicaFetcherThread-0-{cut.leader}], Replica {node} for partition {self.shown_name(cut.partition)} "
                 f"reset its fetch offset from {cut.before} to current leader {cut.leader}'s latest offset {cut.after}"
             )
             yield Line(text, "kafka.server.ReplicaFetcherThread", "WARN")
@@ -107,11 +107,11 @@ class ZookeeperWording(Wording):
 
     def out_of_range(self, fetcher: str, cut: Truncated) -> Line:
         """The last line of a fetcher that fetched beyond its leader's log (AbstractFetcherThread)."""
-        what = f"Current offset {cut.before} for partition {self.old(cut.partition)} out of range"
+        what = f"Current offset {cut.before} for partition {self.shown_name(cut.partition)} out of range"
         return Line(f"{fetcher} {what}; reset offset to {cut.after}", FETCHER, "ERROR")
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
-        about = f"for partition {self.old(shrunk.partition)} "
+        about = f"for partition {self.shown_name(shrunk.partition)} "
         return self._isr(node, shrunk.partition, f"Shrinking ISR {about}from {ids(shrunk.old)} to {ids(shrunk.new)}")
 
     def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
@@ -119,19 +119,19 @@ class ZookeeperWording(Wording):
         return self._isr(node, partition, f"Expanding ISR {about}from {ids(old)} to {ids(new)}")
 
     def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
-        yield Line(f"Partition {self.old(partition)} on broker {node}: {text}", PARTITION)
+        yield Line(f"Partition {self.shown_name(partition)} on broker {node}: {text}", PARTITION)
 
     def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
         if new.leader < 0:
             text = (
-                f"[Controller {node}]: New leader and ISR for partition {self.old(partition)} is "
+                f"[Controller {node}]: New leader and ISR for partition {self.shown_name(partition)} is "
                 f'{{"leader":-1,"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}}'
             )
             yield Line(text, CONTROLLER, file="controller")
             return
         if new.is_unclean:
             text = (
-                f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.old(partition)}. "
+                f"[OfflinePartitionLeaderSelector]: No broker in ISR is alive for {self.shown_name(partition)}. "
                 f"Elect leader {new.leader} from live brokers {ids(tuple(self.cluster.quorum.live))}. "
                 "There's potential data loss."
             )
@@ -139,7 +139,7 @@ class ZookeeperWording(Wording):
         text = (
             f'[OfflinePartitionLeaderSelector]: Selected new leader and ISR {{"leader":{new.leader},'
             f'"leader_epoch":{new.epoch},"isr":[{ids(new.isr)}]}} for offline partition '
-            f"{self.old(partition)}"
+            f"{self.shown_name(partition)}"
         )
         yield Line(text, SELECTOR, file="controller")
 
@@ -164,7 +164,7 @@ class ZookeeperWording(Wording):
 class EpochWording(ZookeeperWording):
     """Lines of 1.0, which truncates by leader epochs and prefixes most lines with brackets."""
 
-    def old(self, partition: int) -> str:
+    def shown_name(self, partition: int) -> str:
         return self.name(partition)
 
     def log(self, node: int, partition: int) -> str:
