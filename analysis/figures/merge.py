@@ -337,11 +337,13 @@ def _with_findings(part: Record, findings: pl.DataFrame) -> Record:
     if not part["transactions"]:
         return part
     rules = [name for name, rule in RULES.items() if rule.explained_as == "ending"]
+    generation = part["topic_generation"]
+    number = generation["number"] if generation and generation["count"] > 1 else None  # as findings have it
     here = findings.filter(
         pl.col("rule").is_in(rules),
         pl.col("topic") == part["topic"],
         pl.col("partition") == part["partition"],
-        pl.col("topic_generation").eq_missing(pl.lit(part["topic_generation"])),
+        pl.col("topic_generation").eq_missing(pl.lit(number, pl.Int32)),
     )
     named = here.select("rule", "first_offset").drop_nulls().rows()
     shown = [

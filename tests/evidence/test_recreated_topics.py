@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.figures.merge import merge_figures
+from logjudge.histories.bundle import open_run
 
 from .transaction_logs import Step, contact, event, judged, send, transaction, write_run
 
@@ -56,3 +59,8 @@ def test_the_coordinators_transactions_since_the_creation_count(began: int, is_k
     folder = led_later(write_run(tmp_path, {0: "7a b"}, events, steps, processes=about))
     [hanging], _ = judged(folder, "hanging-transaction")
     assert ("had committed it" in hanging["sentence"]) == is_known, hanging["sentence"]
+    results = judge_run(open_run(folder))
+    figures = merge_figures(results.records, results.context, results.run.settings, findings=results.findings())
+    parts = figures["partitions"]
+    [shown] = [one for part in parts if part["transactions"] for one in part["transactions"]["shown"]]
+    assert shown["findings"] == ["hanging-transaction"]
