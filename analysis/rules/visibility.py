@@ -49,15 +49,11 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
     yield from unknowns
     for run in _runs(read.filter(~excused), lasting_offsets(p)):
-        outcome = "transaction aborted" if run["in_txn"][0] else "send failed"
-        yield _aborted_finding(p, run, "violation", outcome)
+        yield _aborted_finding(p, run, "violation", _outcome(run))
     # One setting permits all of these, so they are one finding, whatever is between them.
     for run in _runs(read.filter(excused), _NOTHING):
-        aborted = run.select("sender", "sent_at").n_unique()
-        transactions = "transaction" if aborted == 1 else f"{aborted} transactions"
-        yield _aborted_finding(
-            p, run, "permitted", f"{transactions} aborted; isolation.level=read_uncommitted permits it"
-        )
+        outcome = f"{_outcome(run)}; isolation.level=read_uncommitted permits it"
+        yield _aborted_finding(p, run, "permitted", outcome)
 
 
 @aborted_read.judged_in_jepsen_by
@@ -85,6 +81,13 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
             values=[row["value"]],
             processes=readers,
         )
+
+
+def _outcome(run: pl.DataFrame) -> str:
+    """What became of the sends of the values that were read, as a clause behind `the`."""
+    number = run.select("sender", "sent_at").n_unique()
+    name, verb = ("transaction", "aborted") if run["in_txn"][0] else ("send", "failed")
+    return f"{name} {verb}" if number == 1 else f"{number} {name}s {verb}"
 
 
 def _aborted_finding(p: Partition, run: pl.DataFrame, severity: str, outcome: str) -> Finding:
