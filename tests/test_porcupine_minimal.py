@@ -264,7 +264,7 @@ def test_sets_of_possible_states_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert part is not None
     assert part.method == "search"
     held: list[int] = []  # states of each step
-    doubt = minimal_module.doubting
+    doubt = minimal_module.doubting_model
 
     def watched(*arguments: Any) -> Any:
         doubting = doubt(*arguments)
