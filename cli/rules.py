@@ -111,9 +111,8 @@ _DIFFERENCES = """
   without writer is a phantom-read, and the other rules are judged.
 - If lines of the history are left out, rules whose findings follow from what is missing (lost-write, unseen,
   phantom-read, poll-skip, nonmonotonic-poll) are unknown. Jepsen reads the history whole or not at all.
-- A completion of sends with the value nil sent what its invocation has. To Jepsen it sent nothing.
-- A value that was sent twice identifies no record, so it is no duplicate, aborted or out of order. Jepsen takes one
-  of its sends.
+- A completion of `:send` with the value nil may have sent what its invocation has. To Jepsen it sent nothing. After
+  one of `:txn`, phantom-read is unknown.
 - An :assign with :seek-to-beginning? may return to records that were read. Jepsen's workload crashes the client
   before it, and its checker reports a nonmonotonic-poll without that.
 - Where no send was acknowledged and no poll returned a record, the verdict is `unknown`.

@@ -279,7 +279,7 @@ def _context(operations: pl.DataFrame) -> pl.DataFrame:
     kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
     indeterminate_poll = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
     # The steps of a transaction are in its completion, so without one it may have sent anything.
-    is_empty = (pl.col("f") == "txn") & (pl.col("outcome") == "info") & (pl.col("ops").list.len().fill_null(0) == 0)
+    is_empty = (pl.col("f") == "txn") & (pl.col("ops").list.len().fill_null(0) == 0)
     # The invocation of a handle may lack the records.
     is_bare = (
         (pl.col("f") == "handle") & (pl.col("outcome") == "info") & (pl.col("records").list.len().fill_null(0) == 0)

@@ -20,7 +20,6 @@ from campaign import IS_CAMPAIGN, Selection, examples
 from combined_corpus import CombinedRun
 from hypothesis import given
 from hypothesis import strategies as st
-from jepsen_lines import has_value_sent_twice
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.rules.cycles import RULES_OF_CYCLES
@@ -194,8 +193,6 @@ def elle_cases() -> Iterator[Any]:
     seen: Counter[tuple[str, ...]] = Counter()
     for ww_deps, errors in ((False, "errors"), (True, "errors_ww")):
         for case in CASES:
-            if has_value_sent_twice(case["history"]):  # Elle takes the last of its sends
-                continue
             kind = (errors, *sorted(case[errors]))
             seen[kind] += 1
             name = case["name"] + ("-ww" if ww_deps else "")

@@ -30,13 +30,6 @@ def jepsen_index(p: Observations) -> pl.DataFrame:
     return chosen.group_by("value", maintain_order=True).agg(first=place.min(), last=place.max())
 
 
-@once
-def values_sent_again(p: Observations) -> pl.Series:
-    """The values that were sent to the key more than once. They identify no record, so their place is not known."""
-    values = p.sends["value"]
-    return values.filter(values.is_duplicated()).unique()
-
-
 def committed_sends(p: Observations) -> pl.DataFrame:
     """Sends of operations that are ok, or indeterminate but read by another operation."""
     seen = pl.col("at").is_in(p.confirmed.implode())

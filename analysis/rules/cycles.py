@@ -91,8 +91,8 @@ def _judge_clocks(p: Partition) -> Judgement:
 _UNKNOWN = "All writes and reads of a cycle are known, but run.json does not set isolation.level of a consumer in it."
 _CLOCK = " A process recorded its times in another unit or by another clock."
 _IN_JEPSEN = (
-    "Elle's dependencies: operations of any outcome that wrote or read; a value that was sent twice shows "
-    "none. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name; cycles of G1c "
+    "Elle's dependencies: operations of any outcome that wrote or read; if several wrote a value, the last one "
+    "counts. Neighbouring offsets only count with --ww-deps, as with Jepsen's option of this name; cycles of G1c "
     "are then permitted. Cycles of G0 always are. An ok operation comes before those invoked after it."
 )
 _NO_PROCESS = " Jepsen looks for real-time order alone, which contains process order: never found."

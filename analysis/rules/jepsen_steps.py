@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from ..partitions.jepsen_log import jepsen_index, jepsen_log, values_sent_again
+from ..partitions.jepsen_log import jepsen_index, jepsen_log
 from ..partitions.partition import Partition
-from ..wording import numbered, plural, short, some_values
-from .rule import Result, Unknown, finding
+from ..wording import numbered, plural, short
+from .rule import Result, finding
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame
@@ -60,7 +60,7 @@ def _without_resets(p: Partition, pairs: pl.DataFrame, of_polls: bool) -> pl.Dat
 
 def _with_places(p: Partition, pairs: pl.DataFrame) -> Steps:
     """Add `places`, from the first value to the second. Pairs without a known place are dropped."""
-    index = jepsen_index(p).filter(~pl.col("value").is_in(values_sent_again(p).implode()))
+    index = jepsen_index(p)
     return (
         pairs.join(index.select("value", to="last"), on="value", maintain_order="left")
         .join(index.select(before="value", start="last"), on="before", maintain_order="left")
@@ -80,11 +80,6 @@ def steps_back(p: Partition, verb: str, steps: Steps, severity: str = "violation
 
 
 def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[Result]:
-    if len(again := values_sent_again(p)):
-        yield Unknown(
-            f"{some_values(again.sort().to_list())} {'was' if len(again) == 1 else 'were'} sent more than once to key"
-            f" {p.topic}, so {'its place is' if len(again) == 1 else 'their places are'} not known"
-        )
     offset_of = dict(jepsen_log(p).select("value", "offset").iter_rows()) if len(steps) else {}
     for row in steps.iter_rows(named=True):
         first, second, process = row["before"], row["value"], numbered([row["process"]])

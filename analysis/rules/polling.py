@@ -62,7 +62,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two lines of the
     history could not be read, so that a poll may be missing.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
-    Permitted in a history with subscriptions. Unknown if a line was left out, or for values that were sent twice.
+    Permitted in a history with subscriptions. Unknown if a line was left out.
     """
     yield from _skips(p, is_within_poll=False)
 
@@ -117,7 +117,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     Unknown when: Two lines of the history could not be read, so that a seek or an assignment may be missing.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
-    in a history with subscriptions. Unknown if a line was left out, or for values that were sent twice.
+    in a history with subscriptions. Unknown if a line was left out.
     """
     yield from _steps_back(p, is_within_poll=False)
 

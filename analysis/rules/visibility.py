@@ -13,7 +13,6 @@ from ..partitions.absences import lasting_offsets
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import has_left_out_lines
-from ..partitions.jepsen_log import values_sent_again
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import numbered, plural, short, some, some_values
 from .jepsen_absence import unless_left_out
@@ -39,7 +38,7 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     Not a breach: A send that timed out has not certainly failed. Permitted: read_uncommitted consumers may see records
     of aborted transactions. All of these in a partition are one finding.
     Unknown when: The record's transaction aborted and run.json does not set isolation.level of the consumer.
-    In Jepsen histories: An ok operation read a value that a failed operation sent, and no other one.
+    In Jepsen histories: An ok operation read a value that a failed operation sent.
     """
     read = _reads_of(p, pl.col("all_failed"))
     if not len(read):
@@ -59,8 +58,7 @@ def aborted_read(p: Partition) -> Iterator[Result]:
 @aborted_read.judged_in_jepsen_by
 def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """G1a: values that a failed operation sent and an ok operation read, with all their readers."""
-    again = values_sent_again(p).implode()
-    failed = p.sends.filter(~pl.col("value").is_in(again), outcome="fail")
+    failed = p.sends.filter(outcome="fail").unique("value", keep="first")
     written = failed.select("value", writer="process", written_at="at")
     read = p.reads.filter(outcome="ok").join(written, on="value").sort("at")
     for rows in read.partition_by("value", maintain_order=True):
@@ -154,6 +152,9 @@ def phantom_read(p: Partition) -> Iterator[Result]:
 @unless_left_out
 def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an operation of any outcome polled, and that no operation sent, whether it completed or not."""
+    if len(p.context.filter(kind="txn without steps")):
+        yield Unknown("an operation has no recorded steps, so its sends are not known")
+        return
     sent = pl.concat([p.sends["value"], p.marks.filter(kind="open send")["value"]])
     unsent = p.reads.filter(~pl.col("value").is_in(sent.implode())) if len(sent) else p.reads.clear()
     for rows in unsent.partition_by("value", maintain_order=True):
@@ -183,7 +184,7 @@ def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
     silent = [name for name in p.settings.producers() if name not in senders]
     if silent:
         return f"run.json names {some(silent)}, but the history has no event of them", pl.lit(True)
-    undecided = p.context.filter(kind="txn without steps").sort("process")
+    undecided = p.context.filter(kind="txn without steps", outcome="info").sort("process")
     if not len(undecided):
         return _end_of_producers(p)
     since = undecided["invoked"].min()
@@ -222,7 +223,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
     marker. A read_uncommitted consumer may see the records of open transactions.
     Unknown when: A transaction polled its own value and run.json does not set isolation.level of the consumer. A
     process recorded its times in another unit or by another clock.
-    In Jepsen histories: An operation of any outcome polled a value that it sends itself, and no other one.
+    In Jepsen histories: An operation of any outcome polled a value that it sends itself.
     """
     read = _reads_of(p, pl.col("in_txn")).filter(~pl.col("process").is_in(p.uncommitted_readers))
     if not len(read):
@@ -248,8 +249,7 @@ def precommitted_read(p: Partition) -> Iterator[Result]:
 @precommitted_read.judged_in_jepsen_by
 def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """Operations of any outcome that polled a value that they send themselves."""
-    sent_once = p.sends.filter(~pl.col("value").is_in(values_sent_again(p).implode()))
-    own = p.reads.join(sent_once, on=["at", "value"], how="semi", maintain_order="left")
+    own = p.reads.join(p.sends, on=["at", "value"], how="semi", maintain_order="left")
     for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
         yield finding(
             p,

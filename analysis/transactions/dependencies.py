@@ -14,7 +14,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64, Schema
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.jepsen_log import jepsen_log, values_sent_again
+from ..partitions.jepsen_log import jepsen_log
 from ..partitions.observations import Observations
 from ..partitions.partition import Partition
 
@@ -94,10 +94,10 @@ def _native(p: Partition) -> pl.DataFrame:
 
 
 def _in_jepsen(p: Partition) -> pl.DataFrame:
-    """Dependencies of a Jepsen history, between operations of any outcome. A value sent twice has no writer."""
+    """Dependencies of a Jepsen history, between operations of any outcome. A value's last writer counts."""
     end = pl.when(pl.col("outcome") == "ok").then("at").otherwise(MAX_INT64).alias("end")
     start = pl.col("invoked_at").alias("start")
-    writers = p.sends.sort("at", maintain_order=True).filter(~pl.col("value").is_in(values_sent_again(p).implode()))
+    writers = p.sends.sort("at", maintain_order=True).unique("value", keep="last", maintain_order=True)
     writers = writers.select("at", start, end, "process", "value")
     reads = p.reads.select("at", start, end, "process", "offset", "value")
     found = [_read_from(writers, reads)]

@@ -11,7 +11,7 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
 - `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`, and `:send`
   with several sends or none, is f `txn`. Jepsen only looks at the sends of `:send` and `:txn` and at the polls of
   `:poll` and `:txn`, so a poll inside `:send` and a send inside `:poll` are left out.
-- A completion of sends with the value nil sent what its invocation has.
+- A completion of `:send` with the value nil is indeterminate; one of `:txn` has no steps.
 - `{:x []}` in a poll becomes a record of topic x without offset and value: x was polled and returned no records.
 - `:assign` and `:subscribe` have keys, `:crash` has none. `:assign` with `:seek-to-beginning? true` sets offset 0.
 - `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.

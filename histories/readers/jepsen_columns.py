@@ -59,7 +59,7 @@ _ENTRIES = {
     "type": r":type :(?:invoke|ok|fail|info)",
     "process": rf":process {_INT}",
     "op": rf":f :(?:send, :value {_vector(_SEND_STEP)}|poll, :value (?:nil|{_vector(_POLL_STEP)})"
-    rf"|txn, :value {_vector(f'(?:{_SEND_STEP}|{_POLL_STEP})')}"
+    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND_STEP}|{_POLL_STEP})')})"
     rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
     "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
 }

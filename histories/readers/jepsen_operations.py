@@ -72,8 +72,8 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
 def _data(function: str, operation: dict[str, Any]) -> dict[str, Any] | None:
     """The columns that :f, :value and :seek-to-beginning? set; None if the operation is no event."""
     value = operation.get("value")
-    if function in ("send", "txn") and value is None and operation["type"] != Keyword("invoke"):
-        return {"f": function}  # what it sent is that of its invocation
+    if function == "send" and value is None and operation["type"] != Keyword("invoke"):
+        return {"f": "send", "type": "info"}  # it may have sent what its invocation has
     if function in ("send", "poll", "txn"):
         steps = [_step(step) for step in _vector(value, ":value")]
         if function == "poll":
