@@ -181,7 +181,7 @@ def test_labels_of_replicas_do_not_collide() -> None:
     drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
     figure = replicas.draw({**WHOLE, "partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
     figure.draw_without_rendering()
-    texts = [text for text in figure.axes[0].texts if text.get_text().startswith(("after", "high"))]
+    texts = [text for text in figure.axes[0].texts if text.get_text().startswith(("after", "HW checkpoint"))]
     boxes = [text.get_window_extent() for text in texts]
     assert len(boxes) == 3
     assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
