@@ -152,11 +152,11 @@ def phantom_read(p: Partition) -> Iterator[Result]:
 @unless_left_out
 def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """Values that an operation of any outcome polled, and that no operation sent, whether it completed or not."""
-    if len(p.context.filter(kind="txn without steps")):
-        yield Unknown("an operation has no recorded steps, so its sends are not known")
-        return
     sent = pl.concat([p.sends["value"], p.marks.filter(kind="open send")["value"]])
     unsent = p.reads.filter(~pl.col("value").is_in(sent.implode())) if len(sent) else p.reads.clear()
+    if len(unsent) and len(p.context.filter(kind="txn without steps")):
+        yield Unknown("an operation has no recorded steps, so its sends are not known")
+        return
     for rows in unsent.partition_by("value", maintain_order=True):
         row, readers = rows.row(0, named=True), distinct(rows["process"])
         yield finding(
