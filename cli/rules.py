@@ -109,7 +109,7 @@ _DIFFERENCES = """
   reports only acknowledged values.
 - If Jepsen's checker throws (a value without writer, an index out of bounds), it reports nothing; here a value
   without writer is a phantom-read, and the other rules are judged.
-- If lines of the history are left out, rules whose findings follow from what is missing (lost-write, unseen,
+- If lines of the history are left out, the rules that infer a breach from a missing operation (lost-write, unseen,
   phantom-read, poll-skip, nonmonotonic-poll) are unknown. Jepsen reads the history whole or not at all.
 - A completion of `:send` with the value nil may have sent what its invocation has. To Jepsen it sent nothing. After
   one of `:txn`, phantom-read is unknown.

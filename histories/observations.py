@@ -36,13 +36,14 @@ _MEMBERSHIP = (
 
 def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     """Takes OPERATIONS apart. Values are text; a reader has converted integers."""
-    open_sends = None
+    marks = [no_rows(MARKS)]
     if settings.dialect == "native":
         operations = _with_dated_moves(_with_corrected_outcomes(operations))
     elif settings.dialect == "jepsen":
         # Jepsen's rules only look at completions. What never completed may have sent its values all the same.
         is_open = pl.col("completed").is_null()
-        open_sends, operations = _open_sends(operations.filter(is_open), settings), operations.filter(~is_open)
+        marks.append(_open_sends(operations.filter(is_open), settings))
+        operations = operations.filter(~is_open)
     # A block has few functions. A query on its wide rows costs as much if it selects none of them.
     functions = {*operations["f"].unique()}
 
@@ -50,7 +51,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
         return operations.filter(pl.col("f").is_in(names))
 
     steps = _steps(rows_of("txn")) if "txn" in functions else _no_steps()
-    sends, reads, marks = no_rows(SENDS), no_rows(READS), [no_rows(MARKS) if open_sends is None else open_sends]
+    sends, reads = no_rows(SENDS), no_rows(READS)
     if not functions.isdisjoint(("send", "txn")):
         sends = _sends(operations if functions == {"send"} else rows_of("send"), steps, settings)
     if len(steps):
@@ -64,7 +65,7 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     marks += [make(rows_of(*names)) for names, make in _MARKS if not functions.isdisjoint(names)]
     if "subscribe" in functions and settings.dialect == "jepsen":
         marks.append(_subscriptions(rows_of("subscribe")))
-    context = no_rows(CONTEXT) if functions == {"send"} else _context(operations)
+    context = no_rows(CONTEXT) if functions == {"send"} else _context(operations, settings.dialect)
     return Observations(sends, reads, pl.concat(marks), context)
 
 
@@ -274,12 +275,14 @@ def json_object(text: str | None) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _context(operations: pl.DataFrame) -> pl.DataFrame:
+def _context(operations: pl.DataFrame, dialect: str) -> pl.DataFrame:
     """The rows of CONTEXT, and one `handles` for each process that recorded a handle."""
     kinds = ["assign", "subscribe", "seek", "crash", "fault", "heal"]
     indeterminate_poll = (pl.col("f") == "poll") & (pl.col("outcome") == "info")
-    # The steps of a transaction are in its completion, so without one it may have sent anything.
-    is_empty = (pl.col("f") == "txn") & (pl.col("ops").list.len().fill_null(0) == 0)
+    # The steps of a transaction are in its completion, so without one it may have sent anything. In Jepsen histories
+    # the completion may have the value nil.
+    may_lack_steps = pl.lit(True) if dialect == "jepsen" else pl.col("outcome") == "info"
+    is_empty = (pl.col("f") == "txn") & may_lack_steps & (pl.col("ops").list.len().fill_null(0) == 0)
     # The invocation of a handle may lack the records.
     is_bare = (
         (pl.col("f") == "handle") & (pl.col("outcome") == "info") & (pl.col("records").list.len().fill_null(0) == 0)

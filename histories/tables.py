@@ -148,7 +148,8 @@ MARKS: Schema = {
 # Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
     # An event: assign, subscribe, revoke, crash, seek, fault, heal.
-    # An operation without an outcome: poll, "txn without steps", "handle without records".
+    # An operation without an outcome: poll, "txn without steps" (in Jepsen histories of any outcome), "handle without
+    # records".
     # A fact about the whole run:
     #   handles: the process recorded handled records
     #   sends, events: the process, which is in run.json, recorded some

@@ -36,21 +36,18 @@ def existing_committed(p: Partition) -> Existing:
 
     Legally absent and aborted records are excluded: a consumer cannot skip them.
     """
-    return _merge_existing(p, p.entries.filter(p.committed), p.legally_absent, _removable(p))
+    return _existing(p, _removable_values(p), reads_uncommitted=False)
 
 
 @once
 def existing_uncommitted(p: Partition) -> Existing:
     """`existing_committed` for a read_uncommitted consumer, which also sees records of aborted transactions."""
-    return _merge_existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), _removable(p))
+    return _existing(p, _removable_values(p), reads_uncommitted=True)
 
 
 def existing_unless_compacted(p: Partition, reads_uncommitted: bool) -> Existing:
     """The existing offsets if compaction removed only what it surely did, and nothing of `maybe_compacted`."""
-    removed = superseded_values(p)
-    if reads_uncommitted:
-        return _merge_existing(p, p.entries, p.legally_absent.filter(pl.col("reason") != ABORTED), removed)
-    return _merge_existing(p, p.entries.filter(p.committed), p.legally_absent, removed)
+    return _existing(p, superseded_values(p), reads_uncommitted=reads_uncommitted)
 
 
 @once
@@ -60,11 +57,17 @@ def lasting_offsets(p: Partition) -> Offsets:
     return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
-def _removable(p: Partition) -> pl.DataFrame:
+def _removable_values(p: Partition) -> pl.DataFrame:
     return pl.concat([superseded_values(p), maybe_compacted(p)])
 
 
-def _merge_existing(p: Partition, entries: pl.DataFrame, ranges: pl.DataFrame, removable: pl.DataFrame) -> Existing:
+def _existing(p: Partition, removable: pl.DataFrame, *, reads_uncommitted: bool) -> Existing:
+    """The existing offsets for consumers of this isolation level, if compaction removes the `removable` values."""
+    entries, ranges = p.entries, p.legally_absent
+    if reads_uncommitted:
+        ranges = ranges.filter(pl.col("reason") != ABORTED)
+    else:
+        entries = entries.filter(p.committed)
     offsets = entries["offset"].to_numpy()
     compacted = _compacted_since(removable, entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))

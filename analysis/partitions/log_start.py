@@ -39,7 +39,7 @@ class LogStart(NamedTuple):
     """Offsets below `certain` were deleted, those below `legal` legally. Those below `possible` may have been."""
 
     certain: int
-    legal: int  # at most `certain`: no setting and no request is known that permits the deletion of those behind it
+    legal: int  # from here up to `certain`, no known setting or request permits the deletion
     possible: int
     moved_by: int | None  # ns: the latest time at which it may have moved; None: unbounded
     evidence: tuple[StartEvidence, ...]
@@ -80,10 +80,9 @@ class _Bounds:
 
     def read_past(self, start: int) -> bool:
         """Whether the final reads were assigned a lower offset, and returned nothing below this one."""
-        assigned = (
-            self.p.assigned_by(self.p.settings.final_processes())["offset"] if self.p.settings.has_final_reads else None
-        )
-        return assigned is not None and start == self.first_final and bool((assigned < start).any())
+        if start != self.first_final or not self.p.settings.has_final_reads:
+            return False
+        return bool((self.p.assigned_by(self.p.settings.final_processes())["offset"] < start).any())
 
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after `moment` (ns) returned an offset below `start`."""
@@ -127,7 +126,7 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     possible = max((start.offset for start in starts), default=0)
     dated = [start for start in starts if start.is_certain and start.offset > 0]
     excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
-    legal = min(certain, max(excluded, *(deletion.offset for deletion in deletions)) if deletions else excluded)
+    legal = min(certain, max([excluded, *(deletion.offset for deletion in deletions)]))
     return LogStart(certain, legal, possible, moved, tuple(starts), is_all_gone)
 
 

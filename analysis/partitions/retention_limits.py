@@ -1,6 +1,6 @@
 """Which records retention may have deleted: their ages, and the limits by run.json, the metadata log and brokers' logs.
 
-A log start proves that records were deleted, but not that a setting permits it: a broker whose clock is wrong deletes
+A log start proves that records were deleted, but not that a setting permits it: a broker with a wrong clock deletes
 young records, and segments that were removed by hand move the log start, too.
 """
 
@@ -40,15 +40,14 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
     is_young = pl.Series(gone[after]) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
     first = least(records.filter(is_young)["offset"], MAX_INT64)
     requested = [one.value for one in p.timeline.deletions if one.kind == "request"] if p.timeline else []
-    return max(first, *requested) if requested else first
+    return max([first, *requested])
 
 
 def _age_limit(p: Observations) -> int | None:
     """The age (ns) below which no record of the topic may be deleted unless a client requests it; None: not known."""
     about = p.settings.topic(p.topic)
-    is_tiered = str(about.get(TIERED, "")).lower() == "true" or (
-        p.replica_logs is not None and p.replica_logs.is_tiered
-    )
+    has_tiered_logs = p.replica_logs is not None and p.replica_logs.is_tiered
+    is_tiered = has_tiered_logs or str(about.get(TIERED, "")).lower() == "true"
     policy = str(about.get("cleanup.policy", "delete"))
     if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.is_undated:
         return None

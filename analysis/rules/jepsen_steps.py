@@ -28,8 +28,8 @@ def steps_between(
 ) -> Steps:
     """The steps to the first value of an operation from the last value of its process's latest one that `counts`.
 
-    `empty` are operations without a value. An assignment or subscription without the key clears the position, and so
-    does one that seeks to the beginning (not in Jepsen, whose workload never does that without a crash): `of_polls`.
+    `empty` are operations without a value. An assignment or subscription without the key clears the position. So does
+    an assignment that seeks to the beginning, if the steps are `of_polls`. Jepsen's checker ignores this seek.
     """
     operation = ["process", "at", "outcome"]
     operations = (
@@ -47,7 +47,7 @@ def steps_between(
 
 
 def _without_resets(p: Partition, pairs: pl.DataFrame, of_polls: bool) -> pl.DataFrame:
-    """The pairs whose process was not assigned to other keys in between, and did not seek (`of_polls`)."""
+    """The pairs without an assignment or subscription in between that clears the position (`steps_between`)."""
     moves = p.context.filter(pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("outcome") != "fail"))
     keeps_position = pl.col("kind").is_in(["assign", "subscribe"]) & (pl.col("offset").is_null() | pl.lit(not of_polls))
     named = p.marks.filter(keeps_position).select("process", "at")

@@ -1,4 +1,4 @@
-"""The records that a group passed: which were there when it did, and of which that is not known."""
+"""The records that a group passed: those that were still in the log then, and those that may have been compacted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def is_lost(p: Partition) -> pl.Expr:
     return pl.col("value").is_in(lost_sends(p)["value"].implode())
 
 
-# Entries at whose offset the final reads returned another value, so that the log lost them.
+# Entries that the log lost: the final reads returned another value at the offset.
 _IS_REPLACED = ~pl.col("in_final") & pl.col("in_final").any().over("offset")
 
 
@@ -36,7 +36,7 @@ def existing_for_group(
 ) -> tuple[Mask, Mask]:
     """Entries that were visible to the group when it passed them, and that the log did not lose.
 
-    Also those of which this is not known, as compaction may have removed them before.
+    The second mask has those that compaction may have removed before.
     """
     reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
     visible = pl.lit(True) if reads_uncommitted else p.committed

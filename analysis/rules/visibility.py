@@ -184,7 +184,7 @@ def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
     silent = [name for name in p.settings.producers() if name not in senders]
     if silent:
         return f"run.json names {some(silent)}, but the history has no event of them", pl.lit(True)
-    undecided = p.context.filter(kind="txn without steps", outcome="info").sort("process")
+    undecided = p.context.filter(kind="txn without steps").sort("process")
     if not len(undecided):
         return _end_of_producers(p)
     since = undecided["invoked"].min()

@@ -101,16 +101,14 @@ def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _operations_of_several_lines(lines: list[bytes], left: list[int]) -> dict[int, bytes]:
     """The texts of forms that go on in lines that begin with a blank, by the number of their first line."""
-    found: dict[int, bytes] = {}
-    follows = [lines[number][:1] in (b" ", b"\t") and number - 1 == before for before, number in pairwise([-2, *left])]
-    begin = 0
-    for end in range(1, len(left) + 1):
-        if end < len(left) and follows[end]:
-            continue
-        if end - begin > 1:
-            found |= {left[begin] + first: text for first, text in _forms_of_several_lines(lines, left[begin:end])}
-        begin = end
-    return found
+    runs: list[list[int]] = []  # adjacent lines, all but the first with a blank
+    for before, number in pairwise([-2, *left]):
+        if number - 1 == before and lines[number][:1] in (b" ", b"\t"):
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    several = [run for run in runs if len(run) > 1]
+    return {run[0] + first: text for run in several for first, text in _forms_of_several_lines(lines, run)}
 
 
 def _forms_of_several_lines(lines: list[bytes], numbers: list[int]) -> Iterator[tuple[int, bytes]]:

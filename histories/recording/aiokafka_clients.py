@@ -43,7 +43,7 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._recorder, self._process = recorder, process
         self._key_bytes, self._value_bytes = key_serializer, value_serializer
         self._transaction: Transaction | None = None
-        self._groups: set[str | None] = set()  # whose offsets its transactions commit
+        self._groups: set[str | None] = set()  # its transactions commit offsets of these
         super().__init__(**settings)
         is_idempotent = bool(settings.get("enable_idempotence") or settings.get("transactional_id"))
         defaults = {"acks": "all" if is_idempotent else 1, "enable_idempotence": is_idempotent}

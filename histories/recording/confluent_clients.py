@@ -56,7 +56,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._on_delivery = config.get("on_delivery")
         self._transaction: Transaction | None = None
         self._is_commit_open = False  # whether a commit was requested and its outcome is not known
-        self._groups: set[str | None] = set()  # whose offsets its transactions commit
+        self._groups: set[str | None] = set()  # its transactions commit offsets of these
         super().__init__(config)
         recorder.configure(process, **recorded_config({**_producer_defaults(config), **config}))
 
