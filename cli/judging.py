@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import sys
 import time
@@ -50,9 +49,8 @@ def is_quiet(options: dict[str, Any]) -> bool:
 
 def judge(task: Task, engine: Engine) -> Judged:
     """Judges a run and writes its results. Raises LogjudgeError."""
-    from ..analysis.figures import merge_figures
     from ..analysis.rules import check_applicable
-    from ..analysis.verdict.document import finds_all_losses, report_of
+    from ..analysis.verdict.document import merged_figures, report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
     from ..plots.report import headline
@@ -69,7 +67,7 @@ def judge(task: Task, engine: Engine) -> Judged:
         chosen = {key: options[key] for key in settings if key in options}
         if is_one_of_many and not run.settings.config.get("name"):
             chosen["name"] = name
-        run = dataclasses.replace(run, settings=dataclasses.replace(run.settings, rules=rules, **chosen))
+        run = run.with_settings(rules=rules, **chosen)
         if options["plots"] != "none":
             start_painter()
         results = engine.judge(run, progress)
@@ -78,9 +76,7 @@ def judge(task: Task, engine: Engine) -> Judged:
         report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
         report = engine.described(report, results)
         progress("writing", 0, 1, "reports")
-        figures = merge_figures(
-            results.records, results.context, results.run.settings, finds_all_losses(report), results.findings()
-        )
+        figures = merged_figures(results, report)
         report["headline"] = headline(report, figures["impact"])
         engine.write(folder, lambda scratch: write_result(scratch, report, results, figures, options["plots"]))
     return Judged(path, name, folder, began, time.monotonic() - started, report, report["headline"])

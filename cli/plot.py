@@ -92,14 +92,12 @@ def figures_of(
     if is_saved(source):
         return load_figures(source)
     from ..analysis.engines.local import judge_run
-    from ..analysis.figures import merge_figures
-    from ..analysis.verdict.document import finds_all_losses, verdict_of
+    from ..analysis.verdict.document import merged_figures, verdict_of
     from ..histories.bundle import open_run
 
     results = judge_run(open_run(source, reader), progress)
     results.refuse_unusable()
-    settings, complete = results.run.settings, finds_all_losses(verdict_of(results))
-    return merge_figures(results.records, results.context, settings, complete, results.findings())
+    return merged_figures(results, verdict_of(results))
 
 
 def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:

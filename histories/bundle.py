@@ -65,6 +65,10 @@ class Run:
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
 
+    def with_settings(self, **changed: Any) -> Run:
+        """The run with these settings changed."""
+        return replace(self, settings=replace(self.settings, **changed))
+
     def source_of(self, split: int) -> str:
         """The file of a split, as shown to users."""
         return self.shown[split]

@@ -31,7 +31,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -239,5 +239,5 @@ def judge(history: History | str, folder: Path, **settings: Any) -> Judged:
     parsed = parse(history) if isinstance(history, str) else history
     run = open_run(parsed.write(folder))
     with undrawn():
-        results = judge_run(replace(run, settings=replace(run.settings, **settings)))
+        results = judge_run(run.with_settings(**settings))
     return Judged(parsed, results.findings().to_dicts(), verdict_of(results))

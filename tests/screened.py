@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -33,7 +32,7 @@ def judged(run: Run, batches: int, drawn: int = 0) -> Results:
 
 def screened(run: Run) -> Screening:
     """Screens all partitions of a run without brokers' files."""
-    gathered = local.gather(replace(run, settings=replace(run.settings, batches=1)))
+    gathered = local.gather(run.with_settings(batches=1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
         patch.setattr(screen, "MAX_DRAWN", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -254,7 +254,7 @@ def test_spark_judges_condensed_partitions_the_same(
     texts = [FaultyLog(Random(seed)).history(1_200) for seed in range(5)]
     folder = together(texts).write(tmp_path)
     run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 2)
-    run = replace(run, settings=replace(run.settings, range_offsets=100, large_rows=0))
+    run = run.with_settings(range_offsets=100, large_rows=0)
     here, there = local.judge_run(run), judge_run(run, spark)
     of_stored = [plan.partition("InMemoryRelation") for plan in plans]
     assert [("Exchange" in before, bool(stored)) for before, stored, _ in of_stored] == [(False, True)] * 2

@@ -6,7 +6,6 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -219,7 +218,7 @@ def test_the_selection_has_every_type() -> None:
 
 
 def _for_cycles(run: Run, ww_deps: bool = False) -> Run:
-    return replace(run, settings=replace(run.settings, ww_deps=ww_deps, rules=tuple(RULES_OF_CYCLES)))
+    return run.with_settings(ww_deps=ww_deps, rules=tuple(RULES_OF_CYCLES))
 
 
 TWO_PARTITIONS = """{"time":1,"process":"p","op":0,"type":"invoke","f":"txn","ops":[]}
@@ -260,9 +259,9 @@ def test_allow_and_only_apply_to_cycles(tmp_path: Path) -> None:
         "{p.isolation.level=read_committed q.isolation.level=read_committed} p:(a@0,<b@1).. q:(b@1,<a@0) p:..(a@0,<b@1)"
     )
     run = open_run(parse(text).write(tmp_path))
-    allowed = judge_run(replace(run, settings=replace(run.settings, allow=("G1c",))))
+    allowed = judge_run(run.with_settings(allow=("G1c",)))
     assert allowed.findings()["severity"].to_list() == ["permitted"]
-    other = judge_run(replace(run, settings=replace(run.settings, rules=("G0",))))
+    other = judge_run(run.with_settings(rules=("G0",)))
     assert not len(other.findings())
 
 

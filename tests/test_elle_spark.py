@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,7 +35,7 @@ def lines_of(is_register: bool) -> list[str]:
 
 
 def run_of(run: Run, **settings: Any) -> Run:
-    return replace(run, settings=replace(run.settings, **settings))
+    return run.with_settings(**settings)
 
 
 @pytest.mark.spark

@@ -8,7 +8,6 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -218,7 +217,7 @@ def test_spark_parses_the_blocks_of_a_compressed_file_in_many_tasks(
 
     judged = max(some, key=lambda each: len(each.run.topics))
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
-    run = replace(run, settings=replace(run.settings, batches=8))  # as a larger run has
+    run = run.with_settings(batches=8)  # as a larger run has
     assert len(run.splits) == 1
     with plan(spark, run, None) as (blocks, _):
         units = blocks.filter(F.col("kind") == "summaries")

@@ -40,7 +40,7 @@ def judged_by_ranges(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> t
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "proof_of", proof_of)
         patch.setattr(store, "MAX_BYTES", held)
-        return judged(replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0)), 0), proofs
+        return judged(run.with_settings(range_offsets=offsets, large_rows=0), 0), proofs
 
 
 def compare(run: Run, offsets: int = OFFSETS, held: int = 1 << 30) -> int:
@@ -73,7 +73,7 @@ def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: 
     valid = 0
     for one in combined_corpus:
         run = one.results.run
-        run = replace(run, settings=replace(run.settings, range_offsets=offsets, large_rows=0, batches=0))
+        run = run.with_settings(range_offsets=offsets, large_rows=0, batches=0)
         gathered = local.gather(run)
         proved = local._prove_large(gathered.units, gathered.common, lambda *_: None)
         valid += count_proved({unit: proof for unit, proof, *_ in proved}, one.results)

@@ -120,7 +120,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition."""
     if is_transactional(run):
         return judge_transactions(run, progress)
-    run = replace(run, settings=replace(run.settings, batches=batches_of(run)))
+    run = run.with_settings(batches=batches_of(run))
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
     unproved = screen_small(gathered)

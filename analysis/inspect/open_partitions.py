@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ class Inspected:
         self, path: Path, progress: Progress = lambda *_: None, offset: int | None = None, reader: str | None = None
     ) -> None:
         self.run = open_run(path, reader)
-        self.run = replace(self.run, settings=replace(self.run.settings, batches=batches_of(self.run)))
+        self.run = self.run.with_settings(batches=batches_of(self.run))
         self._gathered: Gathered = gather(self.run, progress, offset)
         self._unproved = _with_small(self._gathered)
         self.results.refuse_unusable()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...histories.settings import ROLES, Settings
+from ..figures import merge_figures
 from ..finding_order import worst_rows_first
 from ..incidents.joining import incidents_of, rows_of
 from ..partitions.topic_generations import Span, in_words
@@ -91,6 +92,12 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
 def finds_all_losses(verdict: dict[str, Any]) -> bool:
     """Whether the evidence shows every loss; else more writes may be lost than were found."""
     return bool(verdict["rules"].get("lost-write", {}).get("complete", True))
+
+
+def merged_figures(results: Results, verdict: dict[str, Any]) -> dict[str, Any]:
+    """The data of the plots of a judged run."""
+    settings, complete = results.run.settings, finds_all_losses(verdict)
+    return merge_figures(results.records, results.context, settings, complete, results.findings())
 
 
 def _span(results: Results) -> list[int] | None:

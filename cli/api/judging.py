@@ -93,8 +93,7 @@ class Request:
         rules = select_rules(self.only, self.skip, self.allow)
         check_applicable(rules, run.settings.dialect, self.model, self.keys)
         chosen = {option: getattr(self, option) for option in ("allow", "strict", "ww_deps", "model", "keys")}
-        settings = replace(run.settings, rules=rules, name=self.name or run.settings.name, **chosen)
-        return replace(run, settings=settings)
+        return run.with_settings(rules=rules, name=self.name or run.settings.name, **chosen)
 
 
 Judge = Callable[[Request], Results]

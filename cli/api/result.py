@@ -129,11 +129,9 @@ class Result:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        from .analysis.figures import merge_figures
-        from .analysis.verdict.document import finds_all_losses
+        from .analysis.verdict.document import merged_figures
 
-        results, complete = self._results, finds_all_losses(self.report)
-        return merge_figures(results.records, results.context, results.run.settings, complete, results.findings())
+        return merged_figures(self._results, self.report)
 
     def to_pandas(self) -> pd.DataFrame:
         """The findings as a DataFrame of pandas."""

@@ -123,7 +123,7 @@ CASES = {
 def causes(folder: Path, *rules: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The findings of a run, judged by some rules, and their explanations."""
     run = open_run(folder)
-    results = judge_run(replace(run, settings=replace(run.settings, rules=rules)))
+    results = judge_run(run.with_settings(rules=rules))
     return results.findings().filter(severity="violation").to_dicts(), results.causes()
 
 
@@ -220,7 +220,7 @@ def test_a_read_and_the_torn_transaction_of_its_record_are_one_incident(tmp_path
         processes={"c": {"isolation.level": "read_committed"}},
     )
     run = open_run(folder)
-    results = judge_run(replace(run, settings=replace(run.settings, rules=("aborted-read", "torn-transaction"))))
+    results = judge_run(run.with_settings(rules=("aborted-read", "torn-transaction")))
     [incident] = incidents_of(rows_of(results.findings().filter(severity="violation")), results.causes())
     assert incident.cause == "late-write"
     assert [one["rule"] for one in incident.rules] == ["aborted-read", "torn-transaction"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +175,7 @@ def final_reads(polled: list[tuple[int, int, str]], ends: dict[int, int]) -> Eve
 def judged(folder: Path, rule: str, *others: str) -> tuple[list[dict[str, Any]], str]:
     """The findings and the verdict of a rule; `others` judge, too."""
     run = open_run(folder)
-    results = judge_run(replace(run, settings=replace(run.settings, rules=(rule, *others))))
+    results = judge_run(run.with_settings(rules=(rule, *others)))
     found = [finding for finding in results.findings().to_dicts() if finding["rule"] == rule]
     return found, verdict_of(results)["rules"][rule]["verdict"]
 

@@ -84,7 +84,7 @@ def _plan(
 ) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    run = replace(run, settings=replace(run.settings, batches=run.settings.batches or batches_of(run)))
+    run = run.with_settings(batches=run.settings.batches or batches_of(run))
     settings = run.settings
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
     read = store(read, stored)
