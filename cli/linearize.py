@@ -20,7 +20,7 @@ from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
-from .options import AnyPath, Choice, quiet_option
+from .options import AnyPath, Choice, NewFile, quiet_option
 from .progress import Progress, note, note_if_slow
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
@@ -118,7 +118,7 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
     show_default=True,
     help="Memory limit of the search of each file, in MB. The program and the history come on top.",
 )
-@click.option("--picture", type=click.Path(dir_okay=False), help="Draw the history into this .html file.")
+@click.option("--picture", type=NewFile(".html", ".htm"), help="Draw the history into this .html file.")
 @click.option("--minimal", is_flag=True, help="Shrink a failure to a minimal failing history.")
 @engine_options(default="local")
 @quiet_option
@@ -129,7 +129,7 @@ def command(
     as_json: bool,
     timeout: float | None,
     memory: int,
-    picture: str | None,
+    picture: Path | None,
     minimal: bool,
     spark: Spark | None,
 ) -> int:
@@ -141,10 +141,6 @@ def command(
         raise UsageError("--picture draws one file; found several files")
     if spark is None and any(map(is_uri, files)):
         raise UsageError(f"found {next(filter(is_uri, files))}, expected a local path; --engine spark reads URIs")
-    if picture is not None and not Path(picture).absolute().parent.is_dir():
-        raise UsageError(f"--picture {picture}: no such folder {Path(picture).absolute().parent}")
-    if picture is not None and Path(picture).suffix not in (".html", ".htm"):
-        raise UsageError(f"--picture {picture}: expected a file that ends in .html, as the picture is a page")
     if model_name is not None:
         load_model(model_name)
     request = Request(model_name, timeout, memory << 20, minimal, picture is not None)
@@ -169,12 +165,12 @@ def command(
     return worst_exit(EXITS[outcome["verdict"]] for outcome in outcomes.values())
 
 
-def _draw(judgement: Judgement, shrunk: Minimal | None, picture: str) -> None:
+def _draw(judgement: Judgement, shrunk: Minimal | None, picture: Path) -> None:
     """Writes the picture of one judgement. Raises UsageError."""
     from ..plots.linearization import draw
 
     try:
-        Path(picture).write_text(draw(judgement, shrunk), encoding="utf-8")
+        picture.write_text(draw(judgement, shrunk), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"--picture {picture}: {error.strerror}") from error
     note(f"wrote {picture}")

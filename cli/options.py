@@ -93,6 +93,23 @@ class LocalPath(AnyPath):
         return super().convert(value, param, ctx)
 
 
+class NewFile(LocalPath):
+    """A file to write, in a folder that exists. Its ending is one of `endings`. Raises UsageError for another path."""
+
+    def __init__(self, *endings: str) -> None:
+        super().__init__()
+        self.endings = endings
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path: Path = super().convert(value, param, ctx)
+        given = f"{param.opts[0]} {path}" if param else str(path)
+        if path.suffix not in self.endings:
+            raise UsageError(f"{given}: expected a file that ends in {' or '.join(self.endings)}")
+        if not path.absolute().parent.is_dir():
+            raise UsageError(f"{given}: no such folder {path.absolute().parent}")
+        return path
+
+
 def _saved_stdin(ctx: click.Context) -> Path:
     """Saves standard input to a file, as a run is read more than once; the command removes it when it ends."""
     folder = ctx.with_resource(tempfile.TemporaryDirectory(prefix=_SCRATCH_PREFIX))

@@ -13,7 +13,7 @@ from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..histories.output_folder import name_of
 from ..plots import PLOTS, draw
-from .options import Choice, LocalPath, from_option, quiet_option
+from .options import Choice, LocalPath, NewFile, from_option, quiet_option
 from .progress import Progress, note
 
 # What a plot without default subjects lacks in a run, for its error message.
@@ -44,7 +44,7 @@ def _refuse_format(_: click.Context, __: click.Parameter, value: str | None) -> 
 )
 @click.option("--finding", metavar="ID", help="The finding to draw (around, cycles).")
 @from_option
-@click.option("--out", "file", type=LocalPath(), help="A .png or .svg file. [default: RUN-NAME.png]")
+@click.option("--out", "file", type=NewFile(".png", ".svg"), help="A .png or .svg file. [default: RUN-NAME.png]")
 @click.option("--format", "format_name", hidden=True, expose_value=False, callback=_refuse_format)
 @click.option(
     "--scale", type=click.IntRange(1, 8), default=1, help="Width of a PNG in units of 1100 pixels [default: 1]."
@@ -69,10 +69,6 @@ def command(
     from ..plots.escaping import file_name
     from ..plots.report.saved import drawn_from
 
-    if file is not None and file.suffix not in (".png", ".svg"):
-        raise UsageError(f"--out {file}: expected a file that ends in .png or .svg")
-    if file is not None and not file.absolute().parent.is_dir():
-        raise UsageError(f"--out {file}: no such folder {file.absolute().parent}")
     with Progress(name_of(str(source))) as progress:
         figures = figures_of(source, progress, reader)
     with drawn_from(source):

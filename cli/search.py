@@ -28,7 +28,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_VALID
-from .options import Choice, LocalPath, complete_names, quiet_option
+from .options import Choice, NewFile, complete_names, quiet_option
 from .progress import Progress
 from .scenarios import picture
 from .simulate import option
@@ -88,7 +88,7 @@ def _space_options(command: Command) -> Command:
 )
 @engine_options(default="local")
 @click.option(
-    "--out", type=LocalPath(), help="The file (.toml) for the shrunk scenario; its plot is written beside it."
+    "--out", type=NewFile(".toml"), help="The file (.toml) for the shrunk scenario; its plot is written beside it."
 )
 @quiet_option
 def command(
@@ -105,11 +105,6 @@ def command(
     """
     name = f"{space.variant}-{invariant}"
     path = out or Path(f"{name}.toml")
-    # Checked before hours of searching.
-    if path.suffix != ".toml":
-        raise UsageError(f"--out {path}: expected a file that ends in .toml")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--out {path}: no such folder {path.absolute().parent}")
     try:
         space.scenario(seed)
     except ConfigError as error:

@@ -20,7 +20,7 @@ from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .options import Choice, LocalPath, complete_names, quiet_option, setting
+from .options import Choice, LocalPath, NewFile, complete_names, quiet_option, setting
 
 
 @click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
@@ -47,7 +47,7 @@ from .options import Choice, LocalPath, complete_names, quiet_option, setting
 @click.option("--out", required=True, type=LocalPath(), help="The folder of the bundle; an earlier bundle is replaced.")
 @click.option(
     "--trace",
-    type=LocalPath(),
+    type=NewFile(*FORMS),
     help="Also write the messages of partition 0 with the log ends and high watermarks after each: a table and a "
     "diagram (.md), or a player (.html). The first 200 that move something.",
 )
@@ -72,8 +72,6 @@ def command(
 
     The same seed and configuration write the same bytes, on every machine.
     """
-    if trace is not None and trace.suffix not in FORMS:
-        raise UsageError(f"--trace {trace}: expected a file that ends in {' or '.join(FORMS)}")
     kinds, options = (faults or "").split(","), dict(map(option, settings))
     written, scenario = simulate_request(
         out, file, kinds, fault_count, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=options
