@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numba import njit
 
+from ...models.compiled import compiled
 from .batch_layout import Bytes, Ints
 from .tables import LOOKUPS
 
@@ -97,8 +97,8 @@ def _hashes_of(texts: pl.Series, seed: int) -> pl.Series:
     return pl.Series(_hashes(np.frombuffer(data, dtype=np.uint8), ends[:-1], np.diff(ends), seed))
 
 
-@njit(cache=True, nogil=True)
-def _hash_texts(buf, starts, lengths, seed, out):  # type: ignore[no-untyped-def]
+@compiled
+def _hash_texts(buf: Bytes, starts: Ints, lengths: Ints, seed: int, out: Any) -> None:
     """The hash of each slice, eight bytes at a time. A null (length -1) has a hash, too."""
     prime = np.uint64(0x9E3779B97F4A7C15)
     for i in range(len(starts)):
