@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from ..analysis.linearizability.linearize import Judgement, Request, evidence, judge_history
+from ..analysis.linearizability.linearize import Judgement, Request, evidence, judge_operations
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model, model_for
 from ..histories.errors import UsageError
@@ -53,7 +53,7 @@ def _judge(name: str, format_name: str | None, request: Request) -> tuple[Judgem
     history = _read_file(name, format_name)
     _compile()
     model = request.model or model_for({operation.action.f for operation in history.operations}, name).name
-    judgement = judge_history(model, history, request.timeout, request.memory)
+    judgement = judge_operations(load_model(model), history, request.timeout, request.memory)
     part = judgement.part
     if not request.minimal or part is None or judgement.result.verdict != "illegal":
         return judgement, None

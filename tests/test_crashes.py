@@ -106,14 +106,14 @@ def test_the_other_histories_are_searched(tmp_path: Path, monkeypatch: pytest.Mo
     names = [str(tmp_path / f"{name}.jsonl") for name in ("first", "second")]
     for name in names:
         Path(name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    judge = linearize.judge_history
+    judge = linearize.judge_operations
 
-    def crash(model: str, history: Any, *rest: Any) -> Any:
+    def crash(model: Any, history: Any, *rest: Any) -> Any:
         if history.source == names[0]:
             raise IndexError("out of bounds")
         return judge(model, history, *rest)
 
-    monkeypatch.setattr(linearize, "judge_history", crash)
+    monkeypatch.setattr(linearize, "judge_operations", crash)
     done = invoke("linearize", *names, "--model", "register", "--json")
     assert done.return_value == EXIT_CRASH
     outcomes = json.loads(done.stdout)["files"]

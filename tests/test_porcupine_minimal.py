@@ -13,7 +13,7 @@ import logjudge.models.porcupine.steps as steps_module
 import pytest
 from histories_of_operations import is_linearizable, register_run
 from logjudge.analysis.linearizability.exchange import decode, hash_of, pack, unpack
-from logjudge.analysis.linearizability.linearize import Judgement, evidence, judge_history
+from logjudge.analysis.linearizability.linearize import Judgement, evidence, judge_operations
 from logjudge.analysis.linearizability.minimal import minimal_failure
 from logjudge.histories.operation_history import History, Note, read_operations
 from logjudge.histories.readers.edn import FrozenMap, Word
@@ -30,7 +30,7 @@ def history_of(operations: list[Operation], notes: list[Note] | None = None) -> 
 
 
 def judged(operations: list[Operation], notes: list[Note] | None = None) -> Judgement:
-    return judge_history("register", history_of(operations, notes), None, 1 << 30)
+    return judge_operations(REGISTER, history_of(operations, notes), None, 1 << 30)
 
 
 def test_a_stale_read_shrinks_to_the_write_and_the_read() -> None:
@@ -181,7 +181,7 @@ def test_linearizations_that_share_a_beginning_replay_it_once() -> None:
 
 def test_the_picture_of_what_is_in_order_has_all_points() -> None:
     history = read_operations(str(DATA / "etcd_101.log"))
-    page = draw(judge_history("register", history, None, 1 << 30))
+    page = draw(judge_operations(REGISTER, history, None, 1 << 30))
     completed = sum(operation.end is not None for operation in history.operations)
     assert page.count("<circle") >= completed
     assert " blocked" not in page

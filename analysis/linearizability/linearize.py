@@ -12,7 +12,6 @@ from ...histories.operation_history import History
 from ...histories.readers.edn import Word
 from ...models.operations import Model, ModelError
 from ...models.porcupine import Part, Result, check_operations
-from .user_model import load_model
 
 
 class Request(NamedTuple):
@@ -46,16 +45,11 @@ class Judgement:
         return f"line {self.history.lines[index]}: {process}{action}"
 
 
-def judge_history(model_name: str, history: History, timeout: float | None, memory: int) -> Judgement:
+def judge_operations(model: Model[Any], history: History, timeout: float | None, memory: int) -> Judgement:
     """Check a history; `timeout` in seconds, `memory` in bytes.
 
     Raises InputError with the line of an operation that the model cannot take.
     """
-    return judge_operations(load_model(model_name), history, timeout, memory)
-
-
-def judge_operations(model: Model[Any], history: History, timeout: float | None, memory: int) -> Judgement:
-    """Check a history by a model, as `judge_history` does."""
     with _located_errors(model, history):
         return Judgement(model, history, check_operations(model, history.operations, timeout, memory))
 
