@@ -36,6 +36,16 @@ from typing import Any
 
 from ..errors import shortened
 
+# What Clojure prints, as regular expressions: integers of at most 64 bits, in one spelling, and such keys.
+INT = r"(?:0|-?[1-9][0-9]{0,17})"
+KEY = rf"(?:{INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
+
+
+def vector_of(item: str) -> str:
+    """A vector of such items."""
+    return rf"\[(?:{item}(?: {item})*)?\]"
+
+
 MAX_DEPTH = 100
 MAX_NUMBER = 1000  # characters; Python refuses to convert more than a few thousand digits
 

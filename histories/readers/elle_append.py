@@ -11,14 +11,14 @@ import re
 from typing import Any
 
 from .contents import TRANSACTIONS
-from .edn import dumps
+from .edn import INT, KEY, dumps, vector_of
 from .lines import MalformedError
-from .transaction_lines import INT, KEY, SEPARATOR, Format, Transactions, parse_transactions
+from .transaction_lines import SEPARATOR, Format, Transactions, parse_transactions
 
 NAME = "elle-append"
 CONTENT = TRANSACTIONS
 _APPEND = re.compile(rb"\[\s*:append[\s,]")
-_STEP = rf"\[:(?:append {KEY} {INT}|r {KEY}(?: (?:nil|\[(?:{INT}(?: {INT})*)?\]))?)\]"
+_STEP = rf"\[:(?:append {KEY} {INT}|r {KEY}(?: (?:nil|{vector_of(INT)}))?)\]"
 
 
 def recognises(head: bytes) -> bool:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 from .contents import TRANSACTIONS
-from .edn import dumps
-from .transaction_lines import INT, KEY, Format, Transactions, parse_transactions
+from .edn import INT, KEY, dumps
+from .transaction_lines import Format, Transactions, parse_transactions
 
 NAME = "elle-register"
 CONTENT = TRANSACTIONS

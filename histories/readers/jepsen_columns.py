@@ -25,6 +25,7 @@ from .. import arrow
 from ..arrow import Mask
 from ..tables import EVENTS, Schema
 from . import edn
+from .edn import INT, KEY, vector_of
 from .jepsen_operations import notes
 from .lines import MalformedError, texts
 
@@ -43,25 +44,19 @@ _ORDERS = (  # of the entries; op stands for :f and :value
 )
 
 
-def _vector(item: str) -> str:
-    return rf"\[(?:{item}(?: {item})*)?\]"
-
-
-_INT = r"(?:0|-?[1-9][0-9]{0,17})"  # at most 64 bits, in one spelling
-_KEY = rf"(?:{_INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
-_RECORD = rf"\[(?:{_INT}|nil) {_INT}\]"
-_POLLED = rf"{_KEY} {_vector(_RECORD)}"
-_SEND_STEP = rf"\[:send {_KEY} (?:{_INT}|{_RECORD})\]"
+_RECORD = rf"\[(?:{INT}|nil) {INT}\]"
+_POLLED = rf"{KEY} {vector_of(_RECORD)}"
+_SEND_STEP = rf"\[:send {KEY} (?:{INT}|{_RECORD})\]"
 _POLL_STEP = rf"\[:poll(?: \{{(?:{_POLLED}(?:, {_POLLED})*)?\}})?\]"
 _ENTRIES = {
-    "index": rf":index {_INT}",
-    "time": rf":time {_INT}",
+    "index": rf":index {INT}",
+    "time": rf":time {INT}",
     "type": r":type :(?:invoke|ok|fail|info)",
-    "process": rf":process {_INT}",
-    "op": rf":f :(?:send, :value {_vector(_SEND_STEP)}|poll, :value (?:nil|{_vector(_POLL_STEP)})"
-    rf"|txn, :value (?:nil|{_vector(f'(?:{_SEND_STEP}|{_POLL_STEP})')})"
-    rf"|(?:assign|subscribe|crash), :value (?:nil|{_vector(_KEY)}))",
-    "silent": rf":f :debug-topic-partitions, :value (?:nil|{_vector(_KEY)})",  # makes no event
+    "process": rf":process {INT}",
+    "op": rf":f :(?:send, :value {vector_of(_SEND_STEP)}|poll, :value (?:nil|{vector_of(_POLL_STEP)})"
+    rf"|txn, :value (?:nil|{vector_of(f'(?:{_SEND_STEP}|{_POLL_STEP})')})"
+    rf"|(?:assign|subscribe|crash), :value (?:nil|{vector_of(KEY)}))",
+    "silent": rf":f :debug-topic-partitions, :value (?:nil|{vector_of(KEY)})",  # makes no event
 }
 _ODD_KEYWORDS = [":nil", ":true", ":false"]  # text_of keeps their colons
 _DELIMITERS = b" ,[]{}\n\r"
@@ -110,7 +105,7 @@ def _with_annotations(lines: pl.DataFrame, order: tuple[str, ...]) -> pl.DataFra
     if order[-1] == "op":  # in a poll's value, a list of records follows a comma and a key
         before = r"^(\{.*? :value .*?), :[a-z?-]+ (?:[^\[ ]|\[[^\[\]])"
     else:
-        before = rf"^(\{{.*?:{order[-1]} {_INT}), :"
+        before = rf"^(\{{.*?:{order[-1]} {INT}), :"
     parts = lines.with_columns(head=pl.col("text").str.extract(before)).drop_nulls("head")
     after = pl.col("text").str.slice(pl.col("head").str.len_chars() + len(", "))
     parts = parts.select("line", text=pl.col("head") + "}", rest=after.str.extract(r"^(.*)\}\r?$"))

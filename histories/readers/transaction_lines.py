@@ -18,6 +18,7 @@ import polars as pl
 
 from ..tables import QUARANTINE, TYPES, Schema
 from . import edn
+from .edn import INT, vector_of
 from .lines import MalformedError, decode_line, texts
 
 EVENTS: Schema = {"line": pl.Int64, "type": pl.String, "process": pl.String, "has_value": pl.Boolean}
@@ -28,8 +29,6 @@ MAX_LINES = 20  # of one event
 MAX_JOINED = 1 << 20  # characters of an event that takes several lines
 MAX_STEPS = 100_000  # of one event
 
-INT = r"(?:0|-?[1-9][0-9]{0,17})"  # at most 64 bits, in one spelling
-KEY = rf"(?:{INT}|:[A-Za-z][A-Za-z0-9_.*+!?-]*)"
 _TIMES = rf"(?:, :(?:index|time) {INT})*"
 _PREFIX = rf"^\{{(?::(?:index|time) {INT}, )*"
 _TYPE = r":type :(?:invoke|ok|fail|info)"
@@ -60,7 +59,7 @@ def parse_transactions(blob: bytes, form: Format) -> Transactions:
     if not lines[-1]:
         lines.pop()
     text = texts(lines).str.strip_chars_end("\r").to_frame().with_row_index("line").cast({"line": pl.Int64})
-    value = rf":f :txn, :value (?:nil|\[(?:{form.step}(?: {form.step})*)?\])"
+    value = rf":f :txn, :value (?:nil|{vector_of(form.step)})"
     orders = ((_TYPE, _PROCESS, value), (_TYPE, value, _PROCESS), (_PROCESS, _TYPE, value))
     common = "|".join(rf"{_PREFIX}{f'{_TIMES}, '.join(order)}{_TIMES}\}}$" for order in orders)
     is_common = text["text"].str.contains(common).fill_null(False)
