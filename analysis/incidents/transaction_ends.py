@@ -17,12 +17,12 @@ from ..causes.transaction_part import TransactionPart
 from ..partitions.coordinators import coordinated_transactions, transactions_in_log
 from ..partitions.evidence import on_clock_of_history
 from ..partitions.partition import Partition, once
+from ..timelines.facts import MS
 from ..transactions.pieces import ABSENT, Pieces
 from .incident import MAX_TEXT
 
 Record = dict[str, Any]
 
-MS = 1_000_000  # ns; the coordinator's times are rounded down to it
 CLOCKS_NS = 50 * MS  # between clocks
 
 
@@ -138,7 +138,7 @@ def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Co
     known = known.join(known.filter(producer_id=producer), on="transactional_id", how="semi").sort("began_ns")
     operations = _operations(p, sends.filter(process=process))
     began = known["began_ns"].to_numpy()
-    first = np.searchsorted(began, operations["since"].to_numpy() - MS)
+    first = np.searchsorted(began, operations["since"].to_numpy() - MS)  # the coordinator rounds down to ms
     end = np.searchsorted(began, operations["until"].to_numpy(), "right")
     number = operations["at"].to_list().index(at)
     written = np.flatnonzero(operations["is_written"].to_numpy())

@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import least
 from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
+from ..timelines.facts import MS
 from .entries import Ints
 from .marks import is_final_read
 from .partition import Offsets, Partition, once
@@ -115,7 +116,7 @@ def _outlived_tombstones(p: Partition) -> pl.Series:
     final = p.final
     if final is None or not len(p.tombstones):
         return p.tombstones.clear()
-    oldest = final.until - p.settings.delete_retention_ms(p.topic) * 1_000_000
+    oldest = final.until - p.settings.delete_retention_ms(p.topic) * MS
     placed = pl.col("key").is_not_null() & pl.col("offset").is_not_null() & (pl.col("outcome") != "fail")
     keyed = p.sends.filter(placed).select("key", "offset", "value", "invoked")
     returned = p.entries.filter("in_final").select("offset", "value")

@@ -13,13 +13,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from ...histories.evidence.clock import QUARTER_MS, Clock
+from ...histories.evidence.clock import QUARTER_MS, SLACK_MS, Clock
 from ...histories.evidence.tables import FINAL
 from ..extremes import greatest, least
 from ..replicas.replica_logs import ReplicaLogs
-
-SLACK_MS = 5_000  # brokers' clocks may differ from the clients' by that much, as NTP allows
-_MS = 1_000_000
+from ..timelines.facts import MS
 
 
 def clocks_by_records(
@@ -71,8 +69,8 @@ def _bounds(records: pl.DataFrame, log_events: pl.DataFrame, started: int) -> tu
             is_before |= (pl.col("offset") < end) & (pl.col("leader_epoch") == epoch)
             later = records.filter(pl.col("offset") >= end, pl.col("leader_epoch") >= epoch)
             if epoch not in begun and (acked := least(later["completed"], None)) is not None:
-                lows.append(row["time"] - started - acked // _MS)
+                lows.append(row["time"] - started - acked // MS)
             begun.add(epoch)
         if (sent := greatest(records.filter(is_before)["invoked"], None)) is not None:
-            highs.append(row["time"] - started - sent // _MS)
+            highs.append(row["time"] - started - sent // MS)
     return max(lows, default=None), min(highs, default=None)

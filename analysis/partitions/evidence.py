@@ -17,6 +17,7 @@ from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
 from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
+from ..timelines.facts import MS
 from ..timelines.timeline import Builder, Timeline
 from .clock_bounds import clocks_by_records
 from .common import Common
@@ -174,7 +175,7 @@ def longest_copies(
 def on_clock_of_history(ms: pl.Expr, settings: Settings) -> pl.Expr:
     """Times in ms since the epoch as ns since the start of the run; null if run.json has no started_at."""
     started = started_ms(settings)
-    return pl.lit(None, pl.Int64) if started is None else (ms - started) * 1_000_000
+    return pl.lit(None, pl.Int64) if started is None else (ms - started) * MS
 
 
 def faults_of(context: pl.DataFrame) -> list[Fault]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..extremes import greatest, least
+from ..timelines.facts import MS
 from ..wording import plural
 from .common import Common
 from .evidence import clocks_of, snapshot_times, started_ms
@@ -41,7 +42,7 @@ class Recorded(NamedTuple):
 
     def nanoseconds(self, ms: pl.Expr) -> pl.Expr:
         """A time in ms since the epoch as ns since the start of the run."""
-        return (ms - (started_ms(self.common.settings) or 0)) * 1_000_000
+        return (ms - (started_ms(self.common.settings) or 0)) * MS
 
 
 def parts_of(recorded: Recorded) -> Generations | None:

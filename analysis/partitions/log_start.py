@@ -17,13 +17,11 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..cached import cached_property
 from ..extremes import greatest, least
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
-from ..timelines.facts import LEADERS_LOG_START
+from ..timelines.facts import LEADERS_LOG_START, MS
 from .entries import Ints
 from .marks import is_final_read
 from .observations import Observations, once
 from .retention_limits import first_not_permitted, record_times
-
-_MS = 1_000_000
 
 
 class StartEvidence(NamedTuple):
@@ -212,14 +210,14 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
         if limit is None:
             return []
         records = record_times(p, sends)
-        young = records.filter(pl.col("time") > max(until - limit * _MS, MIN_INT64))
+        young = records.filter(pl.col("time") > max(until - limit * MS, MIN_INT64))
         if len(young) == len(records):
             return []
         bound = min(bound, least(young["offset"], bound))
         # With timestamps, retention began no earlier than the time at which the oldest record became too old.
         oldest = least(records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"], None)
         if oldest is not None and records.filter(pl.col("offset") < bound)["is_stamped"].all():
-            return [StartEvidence(bound, False, None, oldest + limit * _MS)]
+            return [StartEvidence(bound, False, None, oldest + limit * MS)]
     return [StartEvidence(bound, False, None)]
 
 

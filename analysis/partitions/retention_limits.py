@@ -11,15 +11,15 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
+from ...histories.evidence.clock import SLACK_MS
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import least
 from ..replicas.tiered import SETTING as TIERED
+from ..timelines.facts import MS
 from .evidence import started_ms
 from .observations import Observations
 
-SLACK_MS = 5_000  # brokers' clocks may differ from the clients' by that much, as NTP allows
-_MS = 1_000_000
-MAX_TIMESTAMP_MS = MAX_INT64 // _MS  # larger timestamps would overflow as ns
+MAX_TIMESTAMP_MS = MAX_INT64 // MS  # larger timestamps would overflow as ns
 
 
 def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]]) -> int:
@@ -52,12 +52,12 @@ def _age_limit(p: Observations) -> int | None:
     if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.is_undated:
         return None
     limit = p.settings.retention_ms(p.topic)
-    limits = [MAX_INT64 // _MS if limit is None else limit]
+    limits = [MAX_INT64 // MS if limit is None else limit]
     shown = p.timeline.deletions if p.timeline is not None else []
     if p.settings.limited_in_size(p.topic) or any(one.kind == "size" for one in shown):
         return None
     limits += [one.value for one in shown if one.kind == "age"]
-    return max(0, min(limits) - SLACK_MS) * _MS
+    return max(0, min(limits) - SLACK_MS) * MS
 
 
 def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
@@ -74,6 +74,6 @@ def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
         return unstamped
     stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
     stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)
-    time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * _MS
+    time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * MS
     times = stamped.select("offset", time=time, is_stamped=pl.lit(True))
     return pl.concat([times, unstamped.join(times, on="offset", how="anti")])

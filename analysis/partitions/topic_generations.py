@@ -19,6 +19,7 @@ from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.leaders import longest_copy
+from ..timelines.facts import MS
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
@@ -290,7 +291,7 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), topic=topic)
     out = []
     for row in own.iter_rows(named=True):
-        time = (row["time"] - started) * 1_000_000
+        time = (row["time"] - started) * MS
         kind = CREATE if row["kind"] == "topic" else DELETE
         out.append(TopicChange(kind, Span(time - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS), row["topic_id"]))
     return out, copy["snapshot"][0] == FINAL

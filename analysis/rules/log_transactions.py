@@ -20,7 +20,7 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
 from ..replicas.resolved_outcomes import missing_leader_log
-from ..timelines.facts import SECOND
+from ..timelines.facts import MS, SECOND
 from ..wording import brokers, definite, short, span, utc_text
 from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
 
@@ -133,7 +133,7 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
         written, timeout = _time_written(p, txn), _timeout_ms(p, txn)
         if written is None:
             return Unknown(f"{txn.name} is open at {at}, and it is not known since when")
-        since, what = written + timeout * 1_000_000, f"its timeout of {timeout / 1000:g} s ended"
+        since, what = written + timeout * MS, f"its timeout of {timeout / 1000:g} s ended"
     if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     return None

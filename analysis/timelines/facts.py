@@ -9,7 +9,7 @@ from typing import Any
 from ...histories.tables import MAX_INT64, Evidence
 from ..replicas.replica_logs import ReplicaLogs
 
-SECOND = 1_000_000_000  # ns
+SECOND, MS = 1_000_000_000, 1_000_000  # ns
 RESTART = "restart"  # kind of a start that the history records
 OUT_OF_RANGE = "out-of-range"  # kind of a follower's line: its leader lacked the offset that it fetched
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start

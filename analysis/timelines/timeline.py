@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
-from .facts import SECOND, Fact
+from .facts import MS, SECOND, Fact
 
 
 class Election(NamedTuple):
@@ -326,4 +326,4 @@ class Builder(Timeline):
         clock = self.clocks.get(broker) if broker is not None else None
         if ms is None or self.started is None or (clock is not None and clock.has_conflict):
             return None
-        return (ms - (clock.offset if clock else 0) - self.started) * 1_000_000
+        return (ms - (clock.offset if clock else 0) - self.started) * MS

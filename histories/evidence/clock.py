@@ -18,6 +18,7 @@ import polars as pl
 
 DAY_MS = 86_400_000
 QUARTER_MS = 15 * 60 * 1000
+SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
 START_MS = 700  # from the restart of a JVM to Kafka's first line
 KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
 
