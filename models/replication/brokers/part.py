@@ -56,3 +56,8 @@ class BrokerPart:
     def _reply(self, request: Any) -> None:
         """Send a response: a request object also carries its response."""
         self._network.send(self._process.id, request.node, request.reply, request)
+
+    def respond(self, request: Any, error: str = "") -> None:
+        """Send a response with an error; empty: none."""
+        request.error = error
+        self._reply(request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ..brokers.part import BrokerPart, Parts
 from ..brokers.produce import ProduceHandler
@@ -107,11 +107,6 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._refuse_parked()
         self._epoch, self._is_loading = -1, False
         self._drop_state()
-
-    def respond(self, request: Any, error: str = "") -> None:
-        """Respond to a request."""
-        request.error = error
-        self._reply(request)
 
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
         """Append records with acks=all, then call `done` with the error and the base offset.

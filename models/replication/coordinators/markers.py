@@ -25,19 +25,19 @@ class MarkerHandler(BrokerPart):
         """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
         replica = self._manager.leader(request.partition)
         if replica is None:
-            self._respond(request, NOT_LEADER)
+            self.respond(request, NOT_LEADER)
             return
         known = replica.log.producers.get(request.pid)
         if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
-            self._respond(request, OLD_COORDINATOR)
+            self.respond(request, OLD_COORDINATOR)
         elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
             # The epoch of a transaction's end is its own, so this is a repetition. The producer's next transaction has
             # the same epoch: if it is open, a coordinator that was replaced repeats it (KIP-1228, KAFKA-19999).
             if request.epoch < known.epoch or request.pid in replica.log.transactions.open:
-                self._respond(request, OLD_PRODUCER)
+                self.respond(request, OLD_PRODUCER)
                 return
             self._written(request)
-            self._respond(request, "")
+            self.respond(request)
         else:
             number = 2 * self._next_number() + request.commit
             now, sequence = self._process.loop.now, -2 - request.coordinator_epoch
@@ -49,10 +49,6 @@ class MarkerHandler(BrokerPart):
                     error = response.results[0].error
                     if not error:
                         self._written(request)
-                    self._respond(request, error)
+                    self.respond(request, error)
 
             self._produces.write(batch, written)
-
-    def _respond(self, request: MarkerRequest, error: str) -> None:
-        request.error = error
-        self._reply(request)
