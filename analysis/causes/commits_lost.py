@@ -4,7 +4,8 @@ The committed offsets of a group are records in one partition of __consumer_offs
 replica without its tail leads it, the coordinator returns an older committed offset, or none.
 
 Needs: an acknowledged commit, and the brokers' final copies of __consumer_offsets, undamaged: they have an older commit
-of the group for the partition, and none of that offset. Compaction would have removed the older one.
+of the group for the partition, and none of that offset before the group went back. Compaction would have removed the
+older one.
 """
 
 from __future__ import annotations
@@ -38,12 +39,17 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
             f"a commit of {regression.name}{by} in the brokers' copies of __consumer_offsets, which would show whether"
             f" they lost that of offset {regression.offset}; no collected copy has one"
         )
-    if len(copies.filter(kind="committed", offset=regression.offset)):
-        return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     since, until = regression.higher["time"], lower["time"] if lower is not None else None
+    # A group that went back commits the same offset again.
+    is_again = pl.lit(False) if until is None else (pl.col("dated") > until + SECOND).fill_null(False)
+    if len(copies.filter(~is_again, kind="committed", offset=regression.offset)):
+        return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     later = pl.col("dated") >= since - SECOND
-    between = copies.filter(later if until is None else later & (pl.col("dated") <= until + SECOND))
-    if len(between):
+    if lower is not None:
+        # The last commit or removal before an assignment has its offset.
+        is_lowering = (pl.col("kind") == "removed") | pl.col("offset").eq_missing(lower["first_offset"])
+        later &= (pl.col("dated") <= until + SECOND) & is_lowering
+    if len(copies.filter(later)):
         return needs(f"which client removed or lowered the committed {about} after {since / 1e9:.3f} s")
     if not copies["intact"].all():
         return needs(f"an undamaged copy of __consumer_offsets, as this one may lack the commit of {about}")

@@ -51,9 +51,10 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
 
 
 def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Reset | Attempt:
-    """The reset by which the group skipped the records; an attempt if none is proved."""
-    if events_in_range(events, "poll", missed).height:
-        return NOT_THE_CASE
+    """The reset by which the group skipped the records; an attempt if none is proved.
+
+    A member may have polled records before, if it ended without handling them.
+    """
     assigned = events.filter(pl.col("f").is_in(["assign", "assign-own"]))
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
@@ -66,6 +67,8 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     if not before.height or before["first_offset"][-1] is not None:
         return NOT_THE_CASE
     last = before.row(-1, named=True)
+    if events_in_range(events.filter(pl.col("time") >= last["time"]), "poll", missed).height:
+        return NOT_THE_CASE
     if isinstance(passed, int) and _has_seek(events, last["time"], passed, missed):
         return NOT_THE_CASE
     policy = processes.get(last["process"], {}).get("auto.offset.reset")

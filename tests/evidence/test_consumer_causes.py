@@ -130,6 +130,24 @@ def test_a_committed_offset_that_vanished_is_no_group_without_one(events, cause)
         assert [fact.place for fact in found.chain] == [3, 4, None, 5]
 
 
+UNHANDLED = [("g1", "poll", 5, 7), ("g1", "crash", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([*FRESH, *READ, *UNHANDLED, *AGAIN], "committed-offset-vanished"),
+        ([*FRESH, *UNHANDLED, *AGAIN], "consumer-reset"),
+        # It had committed them.
+        ([*FRESH, *READ, *UNHANDLED[:1], ("g1", "commit", 8, None), *UNHANDLED[1:], *AGAIN], "unknown"),
+        # The reset did not pass over them.
+        ([*FRESH, *READ, AGAIN[0], ("g2", "poll", 5, 7), *AGAIN[1:]], "unknown"),
+    ],
+)
+def test_a_reset_passes_over_what_an_earlier_member_polled_and_never_handled(events, cause) -> None:
+    assert explained(events, Missed("x", 0, "g", 5, 9, 5), AUTO).cause == cause
+
+
 EARLIER = {"time": 0, "place": 0, "process": "g1", "value": "a"}
 READ = ("g1", "poll", 0, 4)
 
@@ -214,6 +232,11 @@ ASSIGNED = ("g2", "assign", 2, None)
         ([COMMITTED], None, [("committed", 2, 5)], "commits-lost"),
         ([COMMITTED, ASSIGNED], 1, [], "unknown"),
         ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5), ("committed", 5, 10)], "unknown"),
+        # The group committed that offset again after it had gone back.
+        ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5), ("committed", 5, 13)], "commits-lost"),
+        ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5), ("committed", 5, 12)], "unknown"),
+        # The next member commits at once.
+        ([COMMITTED, ASSIGNED], 1, [("committed", 2, 5), ("committed", 4, 11)], "commits-lost"),
         # A client without a record lowered it, or compaction may have removed it.
         ([COMMITTED, ASSIGNED], 1, [("committed", 1, 5), ("committed", 2, 11)], "unknown"),
         ([COMMITTED, ASSIGNED], 1, [("removed", None, 11)], "unknown"),
