@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..extremes import least
-from ..partitions.absences import lasting_offsets, maybe_compacted, replaced_values, superseded_values
+from ..partitions.absences import lasting_offsets, maybe_compacted, superseded_values
 from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, generations
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
@@ -21,6 +21,7 @@ from ..partitions.ranges import ranges_in
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .jepsen_absence import unless_left_out
+from .later_epochs import may_have_returned
 from .replica_absent import acknowledged_absent
 from .rule import Result, Row, Rule, distinct, finding, seconds, where
 from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_sends, with_later_end, with_other_value
@@ -57,10 +58,9 @@ def lost_write(p: Partition) -> Iterator[Result]:
     not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
     Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. The log
     start passed it while it was younger than retention.ms in run.json, and no request, other setting or line of a
-    broker explains that. A
-    tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy. On a
-    compacted topic another record of the same key may be the later one. Only this last reason explains an offset that
-    holds another value, or an end that went back.
+    broker explains that. A tombstone is missing, or a record with a later one of its key, and run.json does not set
+    cleanup.policy. On a compacted topic another record of its key may be the later one; or the log was truncated, and
+    may have come back and been compacted, unless the offset's leader epoch in the last leader's log is later.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     Unknown if a line was left out.
     """
@@ -176,9 +176,9 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
     `not_in_logs` (the brokers' last logs lack it, too).
     A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request
-    explains that), `maybe_deleted`, `maybe_compacted`, `hidden` (a poll without a known
-    outcome may have returned it), or `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at,
-    last_read, in_final.
+    explains that), `maybe_deleted`, `maybe_compacted`, `maybe_returned` (truncated, then in the log again, then
+    compacted), `hidden` (a poll without a known outcome may have returned it), or `hidden_by_open_txn`. Columns of
+    reads: first_read, first_reader, first_read_at, last_read, in_final.
     """
     sends = generations(sends_with_reads(p), "at")
     sends = with_later_end(p, p.log_ends, with_other_value(p, sends))
@@ -197,25 +197,24 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
-    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends))
-    # No deletion and no compaction gives an offset to another record, or moves the log's end back. But compaction may
-    # remove a record that came back with the log of an earlier leader.
-    newer = replaced_values(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
-    truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("value").is_in(newer.implode())
+    truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("in_final")
+    returned = truncated & may_have_returned(p, sends)
+    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), maybe_returned=returned)
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
     not_in_logs = pl.col("not_in_logs") & ~(pl.col("offset") < max(start.certain, start.possible)).fill_null(False)
-    lost = (truncated | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    lost = ((truncated & ~returned) | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
         # A producer that wrote it again gave it another offset. Final reads would show that.
-        lost &= ~pl.col("value").is_in(values_in_leaders_log(p, sends.filter(lost)["value"])["value"].implode())
-
+        suspects = sends.filter(lost | pl.col("maybe_returned"))["value"]
+        is_there = pl.col("value").is_in(values_in_leaders_log(p, suspects)["value"].implode())
+        lost, returned = lost & ~is_there, returned & ~is_there
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
     too_late = unread & (_is_too_late(final) if final else pl.lit(False))
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
-    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn
+    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
     return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
 
 

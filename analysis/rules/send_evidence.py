@@ -50,9 +50,10 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
 
 
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
-    """Adds `other`: another value at the same offset that is known from a later time."""
+    """Adds `other`: another value at the same offset that is known from a later time, `other_since` (ns)."""
     if (np.diff(p.entries["offset"].to_numpy()) > 0).all():
-        return sent.with_columns(other=pl.lit(None, pl.String), other_at=pl.lit(None, pl.Int64))
+        nothing = {name: pl.lit(None, pl.Int64) for name in ("other_since", "other_at")}
+        return sent.with_columns(other=pl.lit(None, pl.String), **nothing)
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
     acks = p.sends.filter(outcome="ok").select("offset", "value", acked="completed", acked_at="at")
@@ -72,7 +73,8 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     pairs = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read")).join(known, on="offset")
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
-    return sent.join(latest.select("value", "other", "other_at"), on="value", how="left", maintain_order="left")
+    latest = latest.select("value", "other", "other_since", "other_at")
+    return sent.join(latest, on="value", how="left", maintain_order="left")
 
 
 def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
@@ -206,6 +208,11 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         )
     if doubtful["maybe_deleted"].any():
         return f"retention or delete-records may have removed {them}"
+    if doubtful["maybe_returned"].any():
+        return (
+            f"the log was truncated below {them}, but may have come back with {them} and been compacted (the last"
+            " leader's leader-epoch-checkpoint and the times of its epochs would show that)"
+        )
     if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
         return f"compaction may have removed {them}, and run.json does not set cleanup.policy of {p.topic}"
     if doubtful["maybe_compacted"].any():

@@ -1,0 +1,47 @@
+"""Losses of compacted topics: a truncation gives offsets to other records, and compaction never does."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import logjudge
+import pytest
+
+
+def with_compacted_topic(source, folder, keys=7):
+    """A copy of a run in which the topic is compacted and its sends have keys."""
+    run = shutil.copytree(source, folder)
+    about = json.loads((run / "run.json").read_text())
+    about["topics"]["orders"]["cleanup.policy"] = "compact"
+    (run / "run.json").write_text(json.dumps(about))
+    events = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    for event in events:
+        if event["f"] == "send" and event["type"] == "invoke":
+            event["key"] = f"k{int(event['value'].partition('-')[2]) % keys}"
+    (run / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return run
+
+
+def lost_values(result):
+    return set(result.findings.filter(rule="lost-write")["values"].explode())
+
+
+@pytest.mark.parametrize("snapshot", ["a", "m"])
+def test_an_unclean_election_lost_records_with_later_records_of_their_keys(unpacked, tmp_path, snapshot):
+    source = unpacked(f"unclean-election-{snapshot}")
+    expected = lost_values(logjudge.check(source))
+    found = logjudge.check(with_compacted_topic(source, tmp_path / "run"))
+    assert lost_values(found) == expected
+    assert expected
+    assert {one["cause"] for one in found.incidents if one["lost"]} == {"unclean-election"}
+
+
+def test_without_leader_epochs_they_may_have_come_back_before_compaction(unpacked, tmp_path):
+    run = with_compacted_topic(unpacked("unclean-election-a"), tmp_path / "run")
+    for file in run.glob("brokers/*/data/*/leader-epoch-checkpoint"):
+        file.unlink()
+    found = logjudge.check(run)
+    assert not lost_values(found)
+    assert found.rules["lost-write"]["verdict"] == "unknown"
+    assert found.headline.startswith("Guarantees were broken")
