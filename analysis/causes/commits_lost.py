@@ -39,16 +39,16 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
             f"a commit of {regression.name}{by} in the brokers' copies of __consumer_offsets, which would show whether"
             f" they lost that of offset {regression.offset}; no collected copy has one"
         )
-    since, until = regression.higher["time"], lower["time"] if lower is not None else None
+    since = regression.higher["time"]
     # A group that went back commits the same offset again.
-    is_again = pl.lit(False) if until is None else (pl.col("dated") > until + SECOND).fill_null(False)
+    is_again = pl.lit(False) if lower is None else (pl.col("dated") > lower["time"] + SECOND).fill_null(False)
     if len(copies.filter(~is_again, kind="committed", offset=regression.offset)):
         return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     later = pl.col("dated") >= since - SECOND
     if lower is not None:
         # The last commit or removal before an assignment has its offset.
         is_lowering = (pl.col("kind") == "removed") | pl.col("offset").eq_missing(lower["first_offset"])
-        later &= (pl.col("dated") <= until + SECOND) & is_lowering
+        later &= (pl.col("dated") <= lower["time"] + SECOND) & is_lowering
     if len(copies.filter(later)):
         return needs(f"which client removed or lowered the committed {about} after {since / 1e9:.3f} s")
     if not copies["intact"].all():
