@@ -8,8 +8,10 @@ last known leader again, this is another cause: being out of sync is not why tha
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import chain
+from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -83,6 +85,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         change.began,
         alone,
         reasons_absent(timeline, new.leader, lost.last_acked),
+        _reassignment_facts(timeline, new),
         acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
@@ -96,6 +99,13 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     )
     order = last_down_first_up(timeline, old, new, lost)
     return Attempt(True, facts, [*no_unclean_election(timeline), *order, *more_replicas(timeline, lost)])
+
+
+def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
+    """The first fact of the reassignment that was adding the new leader when it was elected; empty without one."""
+    until = None if new.time is None else new.time + SECOND
+    moves = [move for move in timeline.moves if until is not None and move.time is not None and move.time <= until]
+    return [move.fact for move in takewhile(lambda move: new.leader in move.adding, reversed(moves))][-1:]
 
 
 def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:

@@ -58,9 +58,11 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     _epochs_of(term, fields)
     _state(builder, fields, fact)
     if fields.get("adding") or fields.get("removing"):
-        message = f"broker {broker} led {_name(row)} while a reassignment added {fields['adding']} and removed "
-        moved = _fact(builder, row, f"{message}{fields['removing']}", "reassignment", broker=broker)
-        builder.moves.append(Move(moved, broker_names(fields["adding"]), broker_names(fields["removing"])))
+        steps = [f"added {fields['adding']}"] if fields.get("adding") else []
+        steps += [f"removed {fields['removing']}"] if fields.get("removing") else []
+        message = f"broker {broker} led {_name(row)} while a reassignment {' and '.join(steps)}"
+        moved = _fact(builder, row, message, "reassignment", broker=broker)
+        builder.moves.append(Move(moved, broker_names(fields.get("adding")), broker_names(fields.get("removing"))))
 
 
 def _epochs_of(term: Term, fields: dict[str, Any]) -> None:

@@ -239,6 +239,17 @@ def test_configured_measures_are_not_proposed_as_prevention(config, acks, measur
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
 
 
+@pytest.mark.parametrize(("adding", "is_shown"), [([2], True), ([3], False), ([], False)])
+def test_the_reassignment_that_was_adding_the_elected_broker_is_shown(adding, is_shown):
+    change = {"replicas": [1, 2, 3], "addingReplicas": adding, "removingReplicas": []}
+    elected = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1]}), (6, change), (9, elected), (12, {"isr": [2, 1], "addingReplicas": []}))
+    explained = explain_loss(timeline(AFTER, None, meta), lost())
+    assert explained.cause == "unclean-election"
+    shown = [fact.sentence for fact in explained.chain if fact.kind == "reassignment"]
+    assert [f"adding [{', '.join(map(str, adding))}]" in text for text in shown] == [True] * is_shown
+
+
 def test_a_power_loss_may_have_cost_the_tail_of_a_broker_without_files():
     meta = metadata((9, {"leader": 2, "isr": [2]}))
     first = {name: table.filter(pl.col("broker") == "1") for name, table in AFTER.items() if name != "epochs"}
