@@ -10,6 +10,7 @@ joins these:
   transaction that they are of;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
 - records that a group missed for the same cause at the same time, in one partition or in several;
+- commits that `__consumer_offsets` lost, and the truncation of that log;
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
@@ -27,6 +28,7 @@ import polars as pl
 from ..causes.cases import LOSSES, LostRange
 from ..finding_order import rank
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
+from .coordinator_logs import truncated_commits
 from .headlines import consumer_groups, headline
 from .incident import UNKNOWN, Incident, from_record
 
@@ -83,7 +85,7 @@ def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[I
         group.explanations.append(cause)
         group.findings |= {name: rows[name] for name in known}
     _place_unexplained(groups, rows, events)
-    joined = _join_by_decisive_fact(list(groups.values()))
+    joined = _join_truncations_of_commits(_join_by_decisive_fact(list(groups.values())))
     made = sorted((_incident(group) for group in joined), key=_order)
     return [replace(incident, number=number) for number, incident in enumerate(made, 1)]
 
@@ -181,6 +183,17 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
                 out.append(group)
             latest = time
     return out
+
+
+def _join_truncations_of_commits(groups: list[_Group]) -> list[_Group]:
+    """Adds to lost commits the facts of the truncation that removed them, which is then no incident of its own."""
+    truncations = [one for group in groups if group.cause != UNKNOWN for one in group.explanations]
+    added: set[int] = set()
+    for group in groups:
+        causal = [one for one in truncations if any(truncated_commits(one, other) for other in group.explanations)]
+        group.explanations += [{**one, "prevented_by": []} for one in causal]
+        added |= {id(one) for one in causal}
+    return [group for group in groups if group.findings or not {id(one) for one in group.explanations} <= added]
 
 
 def _event(decisive: Record, group: _Group) -> tuple[Any, ...]:
