@@ -22,7 +22,7 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
     if not findings:
         more = len(explanations) - 1
         text = str(explanations[0]["says"]) if explanations else ""
-        return f"{text}; {plural(more, 'more truncation')} by the same event" if more > 0 else text
+        return f"{text}; {more:,} more by the same event" if more > 0 else text
     worst = findings[0]
     if len(findings) == 1:
         return str(worst["sentence"])

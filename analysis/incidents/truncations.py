@@ -1,4 +1,5 @@
-"""Explains truncations of a partition without recorded clients, where acknowledgements are not recorded."""
+"""Explains truncations and unclean elections of a partition without recorded clients, whose acknowledgements are not
+recorded."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ from typing import Any
 import polars as pl
 
 from ..causes import explain_loss
-from ..causes.cases import Lost
+from ..causes.cases import Explanation, Lost
+from ..causes.prevention import no_unclean_election
+from ..causes.unclean_election import CITATION
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import OUT_OF_RANGE, SECOND
@@ -16,17 +19,27 @@ from ..timelines.timeline import LogEnd, Timeline
 from ..wording import brokers, span
 
 Record = dict[str, Any]
+ELECTIONS = ("elected", "elected-unclean")  # kinds of facts from controllers
+
+
+def is_election(record: Record) -> bool:
+    """Whether a record explains an unclean election whose truncation is not known."""
+    return bool(record["chain"]) and all(fact.get("kind") in ELECTIONS for fact in record["chain"])
 
 
 def explain_truncations(p: Partition) -> list[Record]:
     """One record, as in verdict.json, for each range of offsets that was truncated, if the partition has no sends.
+
+    Also one for each unclean election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
     """
     if p.timeline is None or len(p.sends):
         return []
-    records = list(_explain_cuts(p.timeline))
+    records = [*_explain_cuts(p.timeline)]
+    explained = {fact["epoch"] for record in records for fact in record["chain"] if "epoch" in fact}
+    records += _unclean_elections(p.timeline, explained)
     is_judged = p.topic.startswith("__") or p.context.height > 0
     return [record for record in records if record["cause"] != "unknown"] if is_judged else records
 
@@ -43,6 +56,24 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
         text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
         text += "; no acknowledgements are recorded"
         yield {"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()}
+
+
+def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:
+    """One record for each unclean election with an unknown result: no log of an electable broker was collected."""
+    logs = timeline.replica_logs
+    collected = {*logs.extents["broker"]}
+    for term in timeline.terms.values():
+        electable = term.electable or frozenset()
+        elected = [fact for fact in term.facts if fact.kind in ELECTIONS][:1]
+        if not term.elected_uncleanly or term.epoch in explained or electable & collected or not elected:
+            continue
+        in_sync = f" ({brokers(sorted(electable))})" if electable else ""
+        text = (
+            f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch};"
+            f" which records it lacked is not known without the log of a broker that was{in_sync}"
+        )
+        found = Explanation("unclean-election", elected, no_unclean_election(timeline), CITATION)
+        yield {"findings": [], "says": text, "lost": None, **found.record()}
 
 
 def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:

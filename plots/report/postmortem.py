@@ -14,6 +14,7 @@ import polars as pl
 from markupsafe import escape
 
 from ...analysis.incidents.joining import saved_incidents
+from ...analysis.incidents.truncations import is_election
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
 from ...analysis.wording import NOTES, allow_options, duration, either, plural, some
@@ -293,8 +294,11 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     if not verdict["counts"].get("kept records"):
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    removed = sum(not one["findings"] for one in verdict["causes"])
-    also = f", but {plural(removed, 'truncation')} removed records for good" if removed else ""
+    elections = [is_election(one) for one in verdict["causes"] if not one["findings"]]
+    removed, elected = elections.count(False), elections.count(True)
+    events = [f"{plural(removed, 'truncation')} removed records for good"] if removed else []
+    events += [f"{plural(elected, 'unclean election')} may have lost records"] if elected else []
+    also = f", but {' and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 
