@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import logjudge
 import polars as pl
 import pytest
 from command_line import invoke, verdict_in
@@ -67,3 +68,24 @@ def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_ther
     batches: list[tuple[int, int, int | None]], first: int | None
 ) -> None:
     assert first_removed(logs_of(*batches), 50, 80) == first
+
+
+@pytest.mark.parametrize(
+    ("name", "left", "headline"),
+    [
+        ("unclean-election-a", ["1", "2", "3", "100"], "but 2 truncations removed records for good."),
+        ("unclean-election-a", ["2", "3", "100"], "but 2 unclean elections may have lost records."),
+        ("leader-kill-a", ["2", "3", "100"], "but 1 truncation removed records for good."),
+    ],
+)
+def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
+    unpacked: Unpack, tmp_path: Path, name: str, left: list[str], headline: str
+) -> None:
+    for broker in left:
+        source = unpacked(name) / "brokers" / broker
+        shutil.copytree(source, tmp_path / "run" / "brokers" / broker)
+    result = logjudge.check(tmp_path / "run")
+    assert result.verdict == "unknown"
+    assert headline in result.headline
+    noted = "broker 2, which was not in sync, was elected leader of orders-0 in epoch 2; which records it lacked"
+    assert any(noted in one["headline"] for one in result.incidents) == ("election" in headline)
