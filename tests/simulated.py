@@ -23,10 +23,13 @@ OPTIONS = (
 
 
 class Simulated:
-    """One run; `tokens` is its history. `wrong` is how often something goes wrong, of 100."""
+    """One run; `tokens` is its history.
 
-    def __init__(self, random: Random, wrong: int) -> None:
-        self.random, self.wrong = random, wrong
+    Of 100 times, something goes wrong `wrong` times, and a value is one that was sent before `again` times.
+    """
+
+    def __init__(self, random: Random, wrong: int, again: int = 3) -> None:
+        self.random, self.wrong, self.again = random, wrong, again / 100
         self.log: list[str | None] = []  # value by offset; None: a marker, or a record that no consumer is shown
         self.start = 0
         self.sent = 0
@@ -53,7 +56,7 @@ class Simulated:
 
     def value(self) -> str:
         old = [number for number in range(self.sent) if f"v{number}@" not in " ".join(self.late)]
-        if old and self.random.random() < 0.03:
+        if old and self.random.random() < self.again:
             return f"v{self.random.choice(old)}"  # not unique
         self.sent += 1
         return f"v{self.sent - 1}"

@@ -18,6 +18,7 @@ from logjudge.analysis.rules.cycles import RULES_OF_CYCLES
 from logjudge.histories.bundle import open_run
 from notation import parse
 from simulated import Simulated
+from twin_events import sends_of
 from twins import Breach, Twin
 
 # The compared parts of a finding. If neighbours are one finding, each record of it is compared.
@@ -67,6 +68,27 @@ def test_rules_and_twins_agree(tmp_path: Path) -> None:
     for judged in judge_combined(list(theirs), tmp_path):
         for text, findings in judged.findings_by_history().items():
             compare(text, findings, theirs[text])
+
+
+def test_rules_and_twins_agree_on_values_that_were_sent_again(tmp_path: Path) -> None:
+    theirs, has_repeated = {}, {}
+    for seed in range(SEEDS // 5):
+        text = Simulated(Random(seed), (0, 10)[seed % 2], again=30).history()
+        twin = Twin(parse(text))
+        placed = [step["value"] for op in twin.ops for step in sends_of(op) if step.get("partition") is not None]
+        values = [send.value for send in twin.sends]
+        has_repeated[text] = len({*placed} - {None}) < len([value for value in placed if value is not None])
+        if any("#attempt" in value for value in values) and len(set(values)) == len(values):
+            theirs[text] = {*twin.breaches(), *twins_groups.breaches(twin)}
+    assert {rule for rule, _ in kinds_of(set().union(*theirs.values()))} >= {"duplicate", "lost-write"}
+    for judged in judge_combined(list(has_repeated), tmp_path):
+        for summary in judged.results.summaries:
+            if summary["partition"] == 0:
+                text = judged.run.topics[summary["topic"]]
+                assert (summary["repeated_values"] > 0) == has_repeated[text], text
+        for text, findings in judged.findings_by_history().items():
+            if text in theirs:
+                compare(text, findings, theirs[text])
 
 
 def compare(text: str, findings: list[dict[str, Any]], naive: set[Breach]) -> None:

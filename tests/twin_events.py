@@ -91,9 +91,57 @@ def _with_named_tombstones(events: list[Event]) -> list[Event]:
     return [named[id(event)] for event in events]
 
 
-def operations(events: list[Event]) -> Iterator[Op]:
-    """Each invocation with its completion."""
-    events = _with_named_tombstones(events)
+def operations(events: list[Event]) -> list[Op]:
+    """Each invocation with its completion; tombstones, and attempts that can be told apart, have names."""
+    ops = list(_operations(_with_named_tombstones(events)))
+    return _with_named_attempts(sorted(ops, key=lambda op: op.begun))
+
+
+def _with_named_attempts(ops: list[Op]) -> list[Op]:
+    """The operations with a name for each attempt to send a value that another attempt sent with success."""
+    steps = [(op, step) for op in ops for step in sends_of(op)]
+    reads = [read for op in ops for read in reads_of(op)]
+    for value in {step["value"] for _, step in steps} - {None}:
+        mine = [(op, step) for op, step in steps if step["value"] == value]
+        placed = [(op, step) for op, step in mine if step.get("partition") is not None]
+        winners = [number for number, (op, _) in enumerate(mine) if op.outcome == "ok"]
+        if len(placed) < 2 or len(winners) > 1 or all(op.outcome == "ok" for op, _ in placed):
+            continue
+        remaining = mine[winners[0]][1] if winners else placed[-1][1]
+        others = [(op, step) for op, step in mine if step is not remaining]
+        offsets = [step["offset"] for _, step in mine if step.get("offset") is not None]
+        blind = any(step.get("offset") is None for _, step in others)
+        taken = {f"{value}#attempt-{number}" for number, _ in enumerate(mine, 1)}
+        clear = len({*offsets}) == len(offsets) and not taken & {read.value for read in reads}
+        for read in (read for read in reads if read.value == value):
+            begun = [op.begun for op, step in mine if step.get("offset") == read.offset]
+            if blind and (not begun or read.done < begun[0]):
+                clear = False
+            if remaining.get("offset") is None and begun:
+                clear = False
+        for number, (_, step) in enumerate(mine, 1):
+            if clear and step is not remaining and step.get("partition") is not None:
+                name = f"{value}#attempt-{number}"
+                for record in (record for op in ops for record in _records_at(op, step.get("offset"), value)):
+                    record["value"] = name
+                step["value"] = name
+    return ops
+
+
+def sends_of(op: Op) -> list[Event]:
+    """The sends of an operation."""
+    return [step for step in op.event.get("ops", [op.event]) if step["f"] == "send"]
+
+
+def _records_at(op: Op, offset: int | None, value: str) -> list[Event]:
+    """The records with a value at an offset that an operation polled or handled."""
+    records = [record for step in op.event.get("ops", [op.event]) for record in step.get("records", [])]
+    return [
+        record for record in records if offset is not None and (record["offset"], record["value"]) == (offset, value)
+    ]
+
+
+def _operations(events: list[Event]) -> Iterator[Op]:
     for event in events:
         if event["type"] == "invoke":
             name = (event["process"], event["op"])

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ..partitions.attempts import ATTEMPT
 from ..partitions.partition import Partition
 from ..wording import brokers, plural
 
@@ -40,6 +41,8 @@ def find_records(parts: Iterable[Partition], text: str) -> list[Match]:
 
 def _matches(p: Partition, column: str, text: str) -> list[Match]:
     same = pl.col(column) == text
+    if column == "value":
+        same |= pl.col(column).str.starts_with(f"{text}{ATTEMPT}")
     sends = p.sends.filter(same)
     reads = p.reads.filter(same) if column in p.reads.columns else p.reads.clear()
     stored = p.replica_logs.records.filter(same) if p.replica_logs is not None else None

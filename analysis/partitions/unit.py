@@ -10,6 +10,7 @@ import polars as pl
 
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
+from .attempts import name_attempts
 from .common import Common
 from .coordinators import confirmed_producers, final_transactions, since_creation
 from .copy_time import with_copy_time
@@ -77,7 +78,10 @@ def _native(
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
         logs = replace(logs, at_rest=False)
-    sends, resolved_count = whole["sends"], 0
+    unplaced = common.unplaced.filter(topic=topic).select(list(without_key(SENDS)))
+    named = name_attempts(whole["sends"], whole["reads"], whole["marks"], logs, unplaced)
+    (sends, reads, marks, logs), resolved_count = named, 0
+    whole = {**whole, "sends": sends}
     if logs is not None:
         known = final_transactions(about["coordinated"], settings) if "coordinated" in about else None
         sends, resolved_count = resolved_sends(sends, logs, () if known is None else confirmed_producers(logs, known))
@@ -94,10 +98,10 @@ def _native(
         partition,
         settings,
         sends,
-        whole["reads"],
-        whole["marks"],
+        reads,
+        marks,
         context=context,
-        unplaced=common.unplaced.filter(topic=topic).select(list(without_key(SENDS))),
+        unplaced=unplaced,
         replica_logs=logs,
         timeline=timeline,
         resolved_count=resolved_count,

@@ -298,10 +298,12 @@ def _origins(p: Partition) -> pl.DataFrame:
     Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not recorded), all_failed, in_txn.
     """
     send = p.entries["send"]
+    invoked = pl.when(~pl.col("synthetic")).then("invoked")
     sent = p.sends.select(
         sender="process",
         sent_at="at",
-        sent=pl.when(~pl.col("synthetic")).then("invoked"),
+        # Any send of the value may have written the record.
+        sent=invoked.min().over("value") if p.repeated_values else invoked,
         all_failed=pl.col("outcome") == "fail",
         in_txn="txn",
     )
@@ -316,7 +318,7 @@ def _origins(p: Partition) -> pl.DataFrame:
     by_value = every.group_by("value", maintain_order=True).agg(
         sender=pl.col("process").first(),
         sent_at=pl.col("at").first(),
-        sent=pl.when(~pl.col("synthetic")).then("invoked").min(),
+        sent=invoked.min(),
         all_failed=(pl.col("outcome") == "fail").all(),
         in_txn=pl.col("txn").all(),
     )

@@ -183,8 +183,9 @@ def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
     yield unless_counted(
         repeated,
         "values unique",
-        "no value was sent twice to a partition",
-        f"{plural(repeated, 'value')} sent more than once to a partition, so values do not identify records",
+        "no value was sent twice to a partition, unless offsets and outcomes tell the attempts apart",
+        f"{plural(repeated, 'value')} sent more than once to a partition, and nothing tells the attempts apart, so"
+        " values do not identify records",
         rules_assuming("values"),
     )
     misreported = counts.get("called failed", 0)

@@ -1,0 +1,92 @@
+"""Several attempts to send one value, with the brokers' logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars as pl
+import pytest
+from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.partitions.attempts import name_attempts
+from logjudge.analysis.verdict.document import verdict_of
+from logjudge.histories.bundle import open_run
+from logjudge.histories.tables import READS, SENDS, complete
+
+from .transaction_logs import FINAL_READER, Events, final_reads, transaction, write_run
+
+
+def attempts(*outcomes: tuple[str, int | None]) -> Events:
+    """Transactions of one client that each send the value a: their outcome, and the offset that the client knows."""
+    events: Events = []
+    for op, (outcome, offset) in enumerate(outcomes):
+        events += transaction("t", op, [(0, "a", offset)], outcome, (10 * op, 10 * op + 9))
+    return events
+
+
+class Case(NamedTuple):
+    log: str
+    outcomes: tuple[tuple[str, int | None], ...]
+    polled: tuple[int, ...]  # offsets of the value a
+    found: set[tuple[str, str]]  # rule and value
+    verdict: str
+
+
+CASES = {
+    "aborted, then committed": Case("7a 7~ 7a 7!", (("fail", 0), ("ok", 2)), (2,), set(), "valid"),
+    "the log has the offset of the aborted attempt": Case(
+        "7a 7~ 7a 7!", (("fail", None), ("ok", 2)), (2,), set(), "valid"
+    ),
+    "the client crashed in the first attempt": Case("7a 7~ 7a 7!", (("info", None), ("ok", 2)), (2,), set(), "valid"),
+    "the first attempt never reached the log": Case("7a 7!", (("fail", None), ("ok", 0)), (0,), set(), "valid"),
+    "aborted twice": Case("7a 7~ 7a 7~ 7a 7!", (("fail", None), ("fail", None), ("ok", 4)), (4,), set(), "valid"),
+    "the second attempt has no known outcome": Case("7a 7~ 7a 7!", (("fail", 0), ("info", None)), (2,), set(), "valid"),
+    "the aborted record hides no loss": Case(
+        "7a 7~ - -  z z", (("fail", 0), ("ok", 2)), (), {("lost-write", "a"), ("acknowledged-absent", "a")}, "invalid"
+    ),
+    "the aborted record was read": Case(
+        "7a 7~ 7a 7!", (("fail", None), ("ok", 2)), (0, 2), {("aborted-read", "a#attempt-1")}, "invalid"
+    ),
+    "the committed record is there twice": Case(
+        "7a 7~ 7a 7! 8a 8!", (("fail", 0), ("ok", 2)), (2, 4), {("duplicate", "a")}, "invalid"
+    ),
+    "both attempts may be committed": Case("7a 7! 7a 7!", (("info", None), ("ok", 2)), (0, 2), set(), "unknown"),
+    "one of two attempts is in the log": Case(
+        "7a 7~ 7a 7!", (("fail", None), ("fail", None), ("ok", 2)), (2,), set(), "unknown"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attempts_with_logs(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    end = len(case.log.split())
+    folder = write_run(
+        tmp_path,
+        {0: case.log},
+        [*attempts(*case.outcomes), *final_reads([(0, at, "a") for at in case.polled], {0: end})],
+        processes={**FINAL_READER, "t": {"role": "producer", "enable.idempotence": True}},
+        final=True,
+    )
+    run = open_run(folder)
+    rules = ("lost-write", "unseen", "duplicate", "aborted-read", "torn-transaction", "acknowledged-absent")
+    results = judge_run(replace(run, settings=replace(run.settings, rules=rules)))
+    found = {(one["rule"], value) for one in results.findings().to_dicts() for value in one["values"]}
+    report = verdict_of(results)
+    [unique] = [item for item in report["assumptions"] if item["name"] == "values unique"]
+    assert (found, report["verdict"], unique["holds"]) == (case.found, case.verdict, case.verdict != "unknown")
+
+
+def test_no_attempt_gets_a_name_that_a_client_sent() -> None:
+    sends = [("a", "fail", 0), ("a", "ok", 2), ("a#attempt-1", "ok", 4)]
+    rows: list[dict[str, Any]] = [
+        {"value": value, "outcome": outcome, "offset": offset, "invoked": number, "invoked_at": number, "index": 0}
+        for number, (value, outcome, offset) in enumerate(sends)
+    ]
+    frame = complete(pl.DataFrame(rows), SENDS)
+    named = [
+        name_attempts(each, pl.DataFrame(schema=READS), pl.DataFrame(schema=READS), None, frame.clear())
+        for each in (frame, frame.head(2))
+    ]
+    assert [each.sends["value"].to_list() for each in named] == [["a", "a", "a#attempt-1"], ["a#attempt-1", "a"]]
