@@ -40,18 +40,19 @@ def coexisting_offsets(records: pl.DataFrame, rows: pl.DataFrame) -> Offsets:
     return np.unique(records.filter(pl.col("since").fill_null(0) <= pl.Series(nearest))["offset"].to_numpy())
 
 
-def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
+def with_rewrites(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
     """`acknowledged` (columns offset, completed and `place`), sorted by time, with two columns.
 
     A log's end only moves back if records are lost. So the first acknowledgement of an offset that was acknowledged
-    before begins a new generation. Records lost in one event have the same generation and the same next generation.
+    before begins a rewrite of the log. Records lost in one event have the same rewrite and the same next rewrite.
 
-    `generation`: its number. `followed`: the generation of the next record at that offset; null: there is none.
+    `rewrite`: the number of the rewrite that wrote the record; 0: before the first one. `next_rewrite`: that of the
+    next record at its offset; null: there is none.
     """
     offsets = acknowledged["offset"].drop_nulls()
     if offsets.n_unique() == len(offsets):  # as in nearly every log
-        none_followed = pl.lit(None, pl.Int64).alias("followed")
-        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("generation"), none_followed)
+        no_next = pl.lit(None, pl.Int64).alias("next_rewrite")
+        return acknowledged.with_columns(pl.lit(0, dtype=pl.Int64).alias("rewrite"), no_next)
     ordered = acknowledged.sort("completed", place, nulls_last=True).with_row_index("nth")
     previous = ordered.select(
         pl.when(pl.col("offset").is_not_null()).then(pl.col("nth").shift(1).over("offset")).cast(pl.Int64)
@@ -61,24 +62,24 @@ def generations(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
         if previous[row] >= start:
             start = row
             starts.append(row)
-    generation = np.searchsorted(np.array(starts), np.arange(len(ordered)), "right") - 1
+    rewrite = np.searchsorted(np.array(starts), np.arange(len(ordered)), "right") - 1
     return (
-        ordered.with_columns(pl.Series("generation", generation, dtype=pl.Int64))
-        .with_columns(followed=pl.col("generation").shift(-1).over("offset"))
+        ordered.with_columns(pl.Series("rewrite", rewrite, dtype=pl.Int64))
+        .with_columns(next_rewrite=pl.col("rewrite").shift(-1).over("offset"))
         .drop("nth")
     )
 
 
 def events(lost: pl.DataFrame, *then: str) -> list[pl.DataFrame]:
-    """Groups lost records (rows of `generations`) by event; each group is sorted by offset.
+    """Groups lost records (rows of `with_rewrites`) by event; each group is sorted by offset.
 
-    A new generation begins at the lower log end. So a record without a successor was lost with the records below it.
-    Records below the first successor were lost with those above them. There is one exception: if the next generation
+    A rewrite begins at the lower log end. So a record without a successor was lost with the records below it.
+    Records below the first successor were lost with those above them. There is one exception: if the next rewrite
     lost records too, it began above these records, so they existed until its own event.
     """
-    ordered = lost.sort("generation", "offset", *then, nulls_last=True)
-    after = pl.col("followed").forward_fill().over("generation")
-    again = (pl.col("generation") + 1).is_in(ordered["generation"].unique().implode())
-    before = pl.when(~again).then(after.backward_fill().over("generation"))
-    known = ordered.with_columns(followed=pl.coalesce(after, before, -1))
-    return known.partition_by("generation", "followed", maintain_order=True) if len(known) else []
+    ordered = lost.sort("rewrite", "offset", *then, nulls_last=True)
+    after = pl.col("next_rewrite").forward_fill().over("rewrite")
+    again = (pl.col("rewrite") + 1).is_in(ordered["rewrite"].unique().implode())
+    before = pl.when(~again).then(after.backward_fill().over("rewrite"))
+    known = ordered.with_columns(next_rewrite=pl.coalesce(after, before, -1))
+    return known.partition_by("rewrite", "next_rewrite", maintain_order=True) if len(known) else []

@@ -11,7 +11,7 @@ from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..extremes import least
 from ..partitions.absences import lasting_offsets, maybe_compacted, superseded_values
-from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, generations
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, with_rewrites
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
@@ -180,7 +180,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     compacted), `hidden` (a poll without a known outcome may have returned it), or `hidden_by_open_txn`. Columns of
     reads: first_read, first_reader, first_read_at, last_read, in_final.
     """
-    sends = generations(sends_with_reads(p), "at")
+    sends = with_rewrites(sends_with_reads(p), "at")
     sends = with_later_end(p, p.log_ends, with_other_value(p, sends))
     final, start = p.final, p.log_start
     moved = pl.lit(True) if start.moved_by is None else pl.col("invoked") <= start.moved_by

@@ -14,7 +14,7 @@ import polars as pl
 from ...histories.references import REPLICATION
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
-from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, generations
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, with_rewrites
 from ..partitions.ranges import ranges_in
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
 from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
@@ -46,7 +46,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acknowledgement, and no broker reported that end afterwards.
     """
     # A transaction's sends share a place, so each send has a number.
-    acked = generations(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
+    acked = with_rewrites(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
     last = _LastLogs.of(logs)
