@@ -74,8 +74,8 @@ def transactions_in_log(p: Observations) -> pl.DataFrame:
 def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.DataFrame:
     """Rows of IN_LOG of the log that `is_of_log` selects, by default the leader's last; in order of first offset."""
     is_of_log = logs.is_of_leader if is_of_log is None else is_of_log
-    passed = logs.identical.filter(is_of_log & pl.col("producer_id").is_not_null())
-    ranges = passed.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
+    dropped = logs.identical.filter(is_of_log & pl.col("producer_id").is_not_null())
+    ranges = dropped.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
     records = logs.records.filter(is_of_log & pl.col("transactional") & pl.col("producer_id").is_not_null())
     rows = pl.concat(
         [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"

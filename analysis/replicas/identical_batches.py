@@ -141,7 +141,7 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
     from ...histories.evidence.record_filter import BloomFilter
     from ...histories.evidence.segments import read_segment  # its compiled loops take a while to load
 
-    frames, broken, passed = [], [], []
+    frames, broken, dropped = [], [], []
     (bits,), (offsets,) = job["bits"], job["offsets"]
     record_filter = None
     if bits is not None:
@@ -158,9 +158,9 @@ def decode(job: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]
         frames.append(_for_each_copy(segment.records, wanted, list(RECORDS)))
         damage = segment.damage.filter(kind="decode")
         broken.append(_for_each_copy(damage, wanted, damage.columns))
-        passed.append(segment.passed.join(wanted, on="byte", maintain_order="left").drop("byte"))
+        dropped.append(segment.dropped.join(wanted, on="byte", maintain_order="left").drop("byte"))
     records = (pl.col("last_offset") - pl.col("first_offset") + 1).alias("records")
-    return pl.concat(frames), pl.concat(broken), _ranges(pl.concat(passed).with_columns(records))
+    return pl.concat(frames), pl.concat(broken), _ranges(pl.concat(dropped).with_columns(records))
 
 
 def _for_each_copy(rows: pl.DataFrame, wanted: pl.DataFrame, columns: list[str]) -> pl.DataFrame:

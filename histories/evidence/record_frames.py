@@ -1,4 +1,4 @@
-"""Makes tables of the records that the loops decoded: texts, digests, markers, and passed ranges."""
+"""Makes tables of the records that the loops decoded: texts, digests, markers, and dropped ranges."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
 from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER, Bytes, Ints
 from .batch_loops import loops_for
-from .tables import PASSED, RECORDS, null_where_negative
+from .tables import DROPPED, RECORDS, null_where_negative
 
 # Columns of a batch's header that its records need.
 _HEADER_COLUMNS = (
@@ -99,8 +99,8 @@ def control_type(key: bytes) -> str:
     return {0: "abort", 1: "commit"}.get(kind, "other")
 
 
-def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:
-    """PASSED of the records of v2 batches at these offsets: adjacent records of one batch are one range."""
+def dropped_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:
+    """DROPPED of the records of v2 batches at these offsets: adjacent records of one batch are one range."""
     breaks = np.flatnonzero((np.diff(offsets) != 1) | (np.diff(row_of) != 0))
     firsts = np.concatenate([[0], breaks + 1])[: len(offsets)]
     lasts = np.concatenate([breaks, [len(offsets) - 1]])[: len(offsets)]
@@ -114,4 +114,4 @@ def passed_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.Data
             "byte": head[:, BYTE] + at,
         }
     )
-    return frame.with_columns(null_where_negative("leader_epoch", "producer_id")).cast(PASSED)  # type: ignore[arg-type]
+    return frame.with_columns(null_where_negative("leader_epoch", "producer_id")).cast(DROPPED)  # type: ignore[arg-type]

@@ -47,8 +47,8 @@ from .batch_layout import (
     Ints,
 )
 from .batch_loops import loops_for, read_only
-from .record_frames import passed_frame, record_frame
-from .tables import BATCHES, DAMAGE, PASSED, RECORDS, Row, damage_row, empty, null_where_negative, unreadable_row
+from .record_frames import dropped_frame, record_frame
+from .tables import BATCHES, DAMAGE, DROPPED, RECORDS, Row, damage_row, empty, null_where_negative, unreadable_row
 from .unpacking import CODECS, unpack
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ SMALL_RANGE = 128 << 10  # bytes; such ranges are decoded once, whichever replic
 
 @dataclass(frozen=True)
 class Segment:
-    """The content of a range: tables BATCHES, RECORDS and DAMAGE, and PASSED for records that the filter drops."""
+    """The content of a range: tables BATCHES, RECORDS and DAMAGE, and DROPPED for records that the filter drops."""
 
     batches: pl.DataFrame
     records: pl.DataFrame
     damage: pl.DataFrame
-    passed: pl.DataFrame
+    dropped: pl.DataFrame
 
 
 @dataclass
@@ -77,11 +77,11 @@ class _Reading:
     at: int = 0
     wanted: BloomFilter | None = None
     damage: list[Row] = field(default_factory=list)
-    passed: list[pl.DataFrame] = field(default_factory=list)
+    dropped: list[pl.DataFrame] = field(default_factory=list)
 
     def segment(self, batches: pl.DataFrame, records: pl.DataFrame) -> Segment:
-        passed = pl.concat([empty(PASSED), *self.passed])
-        return Segment(batches, records, pl.DataFrame(self.damage, schema=DAMAGE), passed)
+        dropped = pl.concat([empty(DROPPED), *self.dropped])
+        return Segment(batches, records, pl.DataFrame(self.damage, schema=DAMAGE), dropped)
 
     def add_damage(
         self, kind: str, reason: str, header: Ints, first: int | None = None, last: int | None = None
@@ -118,7 +118,7 @@ def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, i
 def read_segment(path: Path, start: int = 0, end: int | None = None, wanted: BloomFilter | None = None) -> Segment:
     """The batches and records of a byte range that begins with a batch, as `split_segment` finds them.
 
-    With `wanted`, RECORDS has the markers and the matching records of v2 batches, and PASSED the ranges of the others.
+    With `wanted`, RECORDS has the markers and the matching records of v2 batches, and DROPPED the ranges of the others.
     """
     return _read_range(path, start, end, _Reading(start, wanted))
 
@@ -327,7 +327,7 @@ def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Readi
     if is_v2 and reading.wanted is not None:
         offsets = headers[row_of, BASE] + spans[:, 0]
         matches = reading.wanted.matches(buf, spans, offsets) | (headers[row_of, ATTRIBUTES] & CONTROL_BIT != 0)
-        reading.passed.append(passed_frame(headers, offsets[~matches], row_of[~matches], reading.at))
+        reading.dropped.append(dropped_frame(headers, offsets[~matches], row_of[~matches], reading.at))
         spans, row_of = spans[matches], row_of[matches]
     return record_frame(buf, headers, spans, row_of, reading.at)
 

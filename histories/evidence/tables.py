@@ -55,8 +55,9 @@ RECORDS: Schema = {
     "byte": pl.Int64,
 }
 
-# Ranges of records that the history does not refer to, each within one batch. `byte` is the position of the batch.
-PASSED: Schema = {
+# Ranges of records that record_filter.py drops, each within one batch: the history does not refer to them.
+# `byte` is the position of the batch.
+DROPPED: Schema = {
     "first_offset": pl.Int64,
     "last_offset": pl.Int64,
     "leader_epoch": pl.Int32,

@@ -364,7 +364,7 @@ def test_records_that_are_not_looked_up_are_ranges():
         record_filter = record_filter_of(lookups, compacted)
         passed = parse(np.frombuffer(data, np.uint8), wanted=record_filter)
         assert passed.records["offset"].to_list() == found
-        ranges = passed.passed.select("first_offset", "last_offset", "leader_epoch", "producer_id").rows()
+        ranges = passed.dropped.select("first_offset", "last_offset", "leader_epoch", "producer_id").rows()
         both = [(8, 9, 0, 9), (11, 12, 0, None)] if not compacted else [(8, 9, 0, 9), (12, 12, 0, None)]
         assert ranges == [(0, 0, 3, None), (2, 3, 3, None), (5, 5, 3, None), (7, 7, 3, None), *both]
 
@@ -376,7 +376,7 @@ def test_a_looked_up_value_is_always_found(wanted, others):
     data = np.frombuffer(batch([value.encode() for value in values]), np.uint8)
     found = parse(data, wanted=record_filter_of(lookups, None))
     assert {*wanted} <= {*found.records["value"]}
-    ranges = [offset for first, last, *_ in found.passed.rows() for offset in range(first, last + 1)]
+    ranges = [offset for first, last, *_ in found.dropped.rows() for offset in range(first, last + 1)]
     assert sorted([*ranges, *found.records["offset"]]) == [*range(len(values))]
 
 
