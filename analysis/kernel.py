@@ -210,10 +210,10 @@ def _judgement(p: Partition, rule: Rule) -> Judgement:
     judge = rule.judges[p.settings.dialect]
     judgement = judge(p)
     findings, unknowns = sorted(judgement.findings, key=_order), [*judgement.unknowns]
-    if p.otherwise:
-        otherwise = {_key(finding) for other in p.otherwise for finding in judge(other).findings}
-        in_both = [finding for finding in findings if _key(finding) in otherwise]
-        if len(in_both) < len(findings) or len(in_both) < len(otherwise):
+    if p.if_deleted:
+        if_deleted = {_key(finding) for other in p.if_deleted for finding in judge(other).findings}
+        in_both = [finding for finding in findings if _key(finding) in if_deleted]
+        if len(in_both) < len(findings) or len(in_both) < len(if_deleted):
             unknowns.append(f"the topic {p.topic} may have been deleted, and the findings in {p.name} depend on it")
         findings = in_both
     timed = "process clock" in rule.assumes and p.settings.dialect != "jepsen"  # whose order is that of its lines

@@ -128,7 +128,7 @@ def _outlived_tombstones(p: Partition) -> pl.Series:
 
 @once
 def maybe_compacted(p: Partition) -> pl.DataFrame:
-    """The same for values that compaction may remove or not.
+    """Values that compaction may or may not have removed, and since when (ns), beside `superseded_values`.
 
     If run.json does not set cleanup.policy, these are tombstones, and values with another record of their key that is
     or may be later. On a compacted topic they are values with such a record that may not have been written, or may be

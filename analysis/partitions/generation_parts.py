@@ -26,11 +26,11 @@ _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 class Generations(NamedTuple):
     """A partition in parts, one for each generation of its topic.
 
-    `otherwise`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
+    `if_deleted`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
     """
 
     parts: list[Part]
-    otherwise: list[Part]
+    if_deleted: list[Part]
 
 
 class Recorded(NamedTuple):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...histories.settings import Settings
 
 
-PASSED = {name: READS[name] for name in ("process", "completed", "at", "index")} | {"position": pl.Int64}
+POSITIONS = {name: READS[name] for name in ("process", "completed", "at", "index")} | {"position": pl.Int64}
 _EMPTY = {
     name: pl.DataFrame(schema=without_key(schema))
     for name, schema in {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}.items()
@@ -93,8 +93,8 @@ class Observations(TopicPartition):
     aborted: pl.DataFrame = field(default_factory=lambda: empty(ABORTED, True))  # from the brokers' .txnindex
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS, True))  # from their producer snapshots
     coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
-    # Where a condensed partition lacks reads (screening/condense.py): the position behind them.
-    passed: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=PASSED))
+    # The positions of consumers behind reads that a condensed partition lacks (screening/condense.py).
+    positions: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSITIONS))
     timeline: Timeline | None = None  # dated facts about it, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted

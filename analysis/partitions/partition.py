@@ -25,8 +25,8 @@ Offsets = Ints
 class Partition(Observations):
     """The observations of one topic-partition, and lazily computed values that several rules need."""
 
-    # The partitions to judge instead if the topic deletions with unknown outcome took effect.
-    otherwise: Sequence[Partition] = ()
+    # The partitions to judge instead if the topic deletions of unknown outcome took effect.
+    if_deleted: Sequence[Partition] = ()
     # Pairs of a kind of evidence that rules need, and why it may belong to another generation of the topic.
     ambiguous: Sequence[tuple[str, str]] = ()
 

@@ -23,7 +23,7 @@ from .topic_generations import TopicGeneration, without_other_changes
 Tables = dict[str, list[pl.DataFrame]]
 OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}
 # Tables that are not split between the generations of a topic, with their fields in Partition.
-BESIDE_LOGS = {name: name for name in ("groups", "aborted", "producers", "passed")} | {"transactions": "coordinated"}
+BESIDE_LOGS = {name: name for name in ("groups", "aborted", "producers", "positions")} | {"transactions": "coordinated"}
 
 
 def partitions_of(topic: str, partition: int, tables: Tables, common: Common) -> Iterator[Partition]:
@@ -53,15 +53,15 @@ def _native_partitions(
         yield _native(topic, partition, whole, common, **beside_logs)
         return
 
-    def of_part(part: Part, otherwise: Sequence[Partition] = ()) -> Partition:
+    def of_part(part: Part, if_deleted: Sequence[Partition] = ()) -> Partition:
         own = common._replace(shared=part.shared)
-        about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "otherwise": otherwise}
+        about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "if_deleted": if_deleted}
         about |= since_creation(beside_logs, part.generation, common.settings)
         return _native(topic, partition, part.tables, own, **about)
 
-    otherwise = [of_part(part) for part in generations.otherwise]
+    if_deleted = [of_part(part) for part in generations.if_deleted]
     for part in generations.parts:
-        yield of_part(part, otherwise)
+        yield of_part(part, if_deleted)
 
 
 def _native(

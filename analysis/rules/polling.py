@@ -313,5 +313,5 @@ def moves_of(p: Partition) -> pl.DataFrame:
         named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
     )
     clearing = general.select("process", "completed", "at", "group", index=pl.lit(0, dtype=pl.Int32))
-    passed = p.passed.with_columns(group=pl.lit(False))
-    return pl.concat([named, clearing, passed], how="diagonal")
+    positions = p.positions.with_columns(group=pl.lit(False))
+    return pl.concat([named, clearing, positions], how="diagonal")

@@ -12,7 +12,7 @@ plain offsets a few are retained, with all of their rows, and the rules judge th
 - realtime-order, stale-end-offset: the witness of a contradiction is the highest record known at its time.
 - nonmonotonic-send: both sends are retained. Other plain sends of the producer are in order.
 - poll-skip, nonmonotonic-poll: all offsets of a jump are retained. Where a consumer read plain records that are not,
-  its position behind them is (`passed`).
+  its position behind them is (`positions`).
 - consumer-loss and others about groups: every group handled a plain record, or need not have; commits are retained,
   and the offsets over which a committed offset went back.
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.

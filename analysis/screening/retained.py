@@ -71,7 +71,7 @@ def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) 
     sends, reads, marks = (
         frame.filter(own) for frame, own in ((cells.sends, of_send), (cells.reads, of_read), (cells.marks, of_mark))
     )
-    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "passed": [_positions_behind(cells, keep)]}
+    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "positions": [_positions_behind(cells, keep)]}
     left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
     again = handled_again(left.marks, common.settings)
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}

@@ -44,7 +44,7 @@ def readers_of(*contents: str) -> list[str]:
 def recognise(head: bytes, content: str) -> str | None:
     """The name of the reader that recognises the first bytes, or None.
 
-    The same bytes may be both: readers of the wanted content come first, the others after them.
+    Several readers may recognise the same bytes, so those of the wanted content come first.
     """
     if is_foreign(head):
         return None
