@@ -207,6 +207,11 @@ class GroupPartition(TopicPartition):
         offset = event["first_offset"]
         return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
 
+    def stored_fact(self, row: Mapping[str, Any], kind: str, text: str) -> Fact:
+        """A fact from a dated row of GROUPS, a record of `__consumer_offsets`."""
+        source = {"source": row["file"], "byte": row["byte"]}
+        return Fact(text, kind, row["dated"], **source, partition=self.name, offset=row["offset"])
+
 
 @dataclass(frozen=True)
 class Regression(GroupPartition):
@@ -234,7 +239,7 @@ class Missed(GroupPartition):
     count: int
     earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
     stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
-    copies: pl.DataFrame | None = None  # as in Regression
+    copies: pl.DataFrame = field(default_factory=pl.DataFrame)  # as in Regression
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
     deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
 

@@ -137,10 +137,8 @@ def _background_commit_text(missed: Missed, poll: Event, assigned: Event) -> str
 
 
 def _stored_fact(missed: Missed, poll: Event, stored: Event) -> Fact:
-    offset = stored["offset"]
     text = (
-        f"__consumer_offsets has committed offset {offset} of {missed.name}, which only {poll['process']} had reached:"
-        " it had committed it in the background, and its callback was not recorded"
+        f"__consumer_offsets has committed offset {stored['offset']} of {missed.name}, which only {poll['process']} had"
+        " reached: it had committed it in the background, and its callback was not recorded"
     )
-    source = {"source": stored["file"], "byte": stored["byte"]}
-    return Fact(text, "committed", stored["dated"], **source, partition=missed.name, offset=offset)
+    return missed.stored_fact(stored, "committed", text)

@@ -70,8 +70,7 @@ def _older_commit_fact(regression: Regression, row: dict[str, Any]) -> Fact:
         f"the brokers' copies of __consumer_offsets have an older commit of group {regression.group}, of offset"
         f" {row['offset']} of {regression.name}, and none of {regression.offset}"
     )
-    source = {"source": row["file"], "byte": row["byte"]}
-    return Fact(text, "committed", row["dated"], **source, partition=regression.name, offset=row["offset"])
+    return regression.stored_fact(row, "committed", text)
 
 
 def _assignment_facts(regression: Regression) -> list[Fact]:

@@ -65,19 +65,17 @@ def _reason(
 ) -> tuple[str, list[Fact], list[str]]:
     """Why the offset disappeared, the fact of its removal if it is recorded, and the measures against it."""
     copies = missed.copies
-    if copies is not None and len(copies):
+    if len(copies):
         between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
         removals = copies.filter(between, kind="removed")
         if len(removals):
-            row = removals.row(-1, named=True)
             text = f"the coordinator removed the committed offset of group {missed.group} for {missed.name}"
-            source = {"source": row["file"], "byte": row["byte"]}
-            removed = Fact(text, "removed", row["dated"], **source, partition=missed.name)
+            removed = missed.stored_fact(removals.row(-1, named=True), "removed", text)
             return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:
         return f"too soon for offsets.retention.minutes: {lost}, or it was deleted", [], AGAINST_LOST_COMMITS
-    if copies is not None and len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
+    if len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
         reason = f"the brokers' copies have neither that commit nor its removal: {lost}, or compaction removed both"
         return reason, [], [*AGAINST_LOST_COMMITS, f"{RETENTION}, if it had expired"]
     return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]

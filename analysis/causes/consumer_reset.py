@@ -23,6 +23,7 @@ PREVENTED_BY = [
     "auto.offset.reset=earliest",
     "auto.offset.reset=by_duration for a group that may start anew (KIP-1106)",
 ]
+LATEST = ("latest", "largest")  # auto.offset.reset, and its name before Kafka 0.9
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     policy = processes.get(last["process"], {}).get("auto.offset.reset")
     if policy is None:
         return needs(f"auto.offset.reset of {last['process']}")
-    if policy not in ("latest", "largest"):
+    if policy not in LATEST:
         return NOT_THE_CASE
     if not polls.height:
         return needs(f"the offset at which the group started to read {missed.name}")
@@ -84,7 +85,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     return Reset(
         last,
         events.filter(pl.col("f").is_in(["commit", "commit-info"]) & (pl.col("time") < last["time"])),
-        Fact(f"auto.offset.reset of {last['process']} is {policy}", "configured", source="run.json"),
+        _configured(last["process"], policy),
         missed.fact(began, "polled", text),
     )
 
@@ -98,28 +99,29 @@ def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) ->
     policy = processes.get(began["process"], {}).get("auto.offset.reset")
     own = events.filter(pl.col("time") < began["time"], process=began["process"])
     placed = own.filter(pl.col("f").is_in(["assign", "assign-own", "seek", "poll"])).tail(1).rows(named=True)
-    if policy not in ("latest", "largest") or not placed or placed[0]["first_offset"] is None:
+    if policy not in LATEST or not placed or placed[0]["first_offset"] is None:
         return None
     [last] = placed
     position = last["last_offset"] + 1 if last["f"] == "poll" else last["first_offset"]
     since = missed.deleted_since(position)
     if position >= missed.first or since is None or since > began["time"]:
         return None
-    at = "had polled up to" if last["f"] == "poll" else "was set to"
-    text = f"{last['process']} {at} offset {last['last_offset'] if last['f'] == 'poll' else position} of {missed.name}"
+    reached = f"had polled up to offset {position - 1}" if last["f"] == "poll" else f"was set to offset {position}"
     gone = f"offset {position} of {missed.name} was below the log start: its record had been deleted"
-    text_of_reset = f"auto.offset.reset of {began['process']} is {policy}"
-    text_of_poll = f"{began['process']} continued at offset {began['first_offset']}, after the missed"
-    text_of_poll += f" {missed.records_text}"
+    continued = f"{began['process']} continued at offset {began['first_offset']}, after the missed"
     facts = [
-        missed.fact(last, "positioned", text),
+        missed.fact(last, "positioned", f"{last['process']} {reached} of {missed.name}"),
         Fact(gone, "log-start", partition=missed.name, offset=position),
-        Fact(text_of_reset, "configured", source="run.json"),
-        missed.fact(began, "polled", text_of_poll),
+        _configured(began["process"], policy),
+        missed.fact(began, "polled", f"{continued} {missed.records_text}"),
     ]
     return Attempt(
         True, facts, [PREVENTED_BY[0], "reading the records before retention or delete-records removes them"]
     )
+
+
+def _configured(process: str, policy: str) -> Fact:
+    return Fact(f"auto.offset.reset of {process} is {policy}", "configured", source="run.json")
 
 
 def _has_seek(events: pl.DataFrame, since: int, until: int, missed: Missed) -> bool:

@@ -272,8 +272,8 @@ def test_a_damaged_copy_may_lack_the_commit() -> None:
 @pytest.mark.parametrize(
     ("seconds", "stored", "reason", "measure"),
     [
-        (70, None, "offsets.retention.minutes, or the group was deleted", "offsets.retention.minutes longer"),
-        (59, None, "too soon for offsets.retention.minutes", "offsets.topic.replication.factor=3"),
+        (70, [], "offsets.retention.minutes, or the group was deleted", "offsets.retention.minutes longer"),
+        (59, [], "too soon for offsets.retention.minutes", "offsets.topic.replication.factor=3"),
         (70, [("committed", 5, 1), ("removed", None, 66)], "it had expired, or was deleted", "offsets.retention.min"),
         (70, [("committed", 9, 99)], "have neither that commit nor its removal", "offsets.topic.replication.factor=3"),
     ],
@@ -282,7 +282,7 @@ def test_why_a_committed_offset_vanished(seconds, stored, reason, measure) -> No
     events = [(0, "commit", 5, None), (seconds, "assign", None, None), (seconds + 1, "poll", 9, 9)]
     rows = [(at * SECOND, at, "g1", *event) for at, *event in events]
     frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
-    missed = Missed("x", 0, "g", 5, 8, 4, copies=None if stored is None else copies(*stored))
+    missed = Missed("x", 0, "g", 5, 8, 4, copies=copies(*stored))
     found = explain_missed(frame, missed, {"g1": {"auto.offset.reset": "latest"}})
     assert found.cause == "committed-offset-vanished"
     assert reason in " ".join(fact.sentence for fact in found.chain)
