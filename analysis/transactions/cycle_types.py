@@ -16,13 +16,13 @@ of a cycle. Only transactions on lists and registers have rw dependencies.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from .graph import Order
 
 Base = Literal["G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item"]
-_BASES: tuple[Base, ...] = ("G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
-_ORDERS: tuple[Order, ...] = ("", "process", "realtime")
+_BASES: tuple[Base, ...] = get_args(Base)
+_ORDERS: tuple[Order, ...] = get_args(Order)
 PARTS = {f"{base}-{order}".removesuffix("-"): (base, order) for order in _ORDERS for base in _BASES}
 TYPES = tuple(PARTS)
 
