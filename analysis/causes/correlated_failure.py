@@ -63,10 +63,7 @@ def _down_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> list[Fa
     lives = [[event for time, event in timeline.life_of(each) if time >= since] for each in brokers]
     # A fault of the history is no line of the process that started.
     starts = [next((e for e in life if e.kind == "started" and e.fact.place is None), None) for life in lives]
-    loads = [
-        next((end.time for end in timeline.ends_of(each, "loaded") if end.time is not None and end.time >= since), None)
-        for each in brokers
-    ]
+    loads = [next((time for time, _ in timeline.dated_ends(each, "loaded") if time >= since), None) for each in brokers]
     facts = [start.fact for start in starts if start is not None]
     times = [fact.time for fact in facts if fact.time is not None]
     loaded = [time for time in loads if time is not None]

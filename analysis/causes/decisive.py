@@ -27,10 +27,9 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     if lost.first_acked is None or until is None:
         return []
     changes = _isr_changes(timeline, lost.first_acked, until)
-    replicas = {*timeline.replica_logs.replicas, *(broker for report in timeline.isr_reports for broker in report.isr)}
     remained = changes[-1].isr if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
-    absent = sorted(replicas - remained) if remained else []
+    absent = sorted(timeline.members - remained) if remained else []
     left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
     steps = [*left, *(change.fact for change in changes), *_terms_between(timeline, chain, until)]
     return [*steps, *_returns(timeline, [*chain, *steps], until)]
@@ -81,9 +80,8 @@ def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact
 
 def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:
     """The starts of a broker between two times, or else the ends of faults on it."""
-    starts = [event.fact for _, event in timeline.life_of(broker) if event.kind == "started"]
-    faults = zip(timeline.faults, timeline.fault_facts, strict=True)
-    heals = [fact for fault, fact in faults if fault.type == "heal" and broker in fault.nodes]
+    starts = [event.fact for _, event in timeline.starts_of(broker)]
+    heals = [fact for fault, fact in timeline.faults_and_heals(broker) if fault.type == "heal"]
     starts, heals = (
         [fact for fact in facts if fact.time is not None and since <= fact.time <= until] for facts in (starts, heals)
     )

@@ -226,8 +226,7 @@ def _load_facts_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) 
 
 
 def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
-    loaded = timeline.ends_of(broker, "loaded")
-    return [end for end in loaded if end.time is not None and cut.time is not None and end.time <= cut.time]
+    return [end for time, end in timeline.dated_ends(broker, "loaded") if cut.time is not None and time <= cut.time]
 
 
 def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

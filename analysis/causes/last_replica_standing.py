@@ -83,7 +83,7 @@ def _proof(
     elected = successor.time if successor else None
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or successor is None else elected
-    absent = [reasons_absent(timeline, other, until) for other in sorted(_members(timeline) - {broker})]
+    absent = [reasons_absent(timeline, other, until) for other in sorted(timeline.members - {broker})]
     changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
     facts = chain(
         change.began,
@@ -106,14 +106,10 @@ def _proof(
 def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
     """Measures by which another broker would have had the records, or would have been elected with them."""
     alone = had_sole_isr_at_acknowledgement(timeline, lost)
-    if alone or (alone is None and shrunk) or len(_members(timeline)) == 1:
+    if alone or (alone is None and shrunk) or len(timeline.members) == 1:
         return more_replicas(timeline, lost) or (acks_all_measures(timeline) if "1" in lost.acks else [])
     others = alone is False or (requires_followers(timeline) and lost.acks == {"all"})
     return [ELIGIBLE] if others else []
-
-
-def _members(timeline: Timeline) -> set[str]:
-    return {*timeline.replica_logs.replicas, *(member for report in timeline.isr_reports for member in report.isr)}
 
 
 def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
@@ -131,8 +127,8 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
     """Whether the log was already short at an earlier start than the one before the election, when others were in the
     ISR: then the broker was not alone when it lost the records."""
-    ends = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.end <= lost.first]
-    loads = [end.time or 0 for end in ends if (lost.last_acked or 0) < (end.time or 0) <= (elected or 0)]
+    ends = [(time, end.end) for time, end in timeline.dated_ends(broker, "loaded")]
+    loads = [time for time, end in ends if end <= lost.first and (lost.last_acked or 0) < time <= (elected or 0)]
     if len(loads) < 2:
         return False
     reported = timeline.isr_between(until=loads[0])
@@ -149,7 +145,7 @@ def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: in
     """
     if since is None or until is None:
         return []
-    starts = [(time, event) for time, event in timeline.life_of(broker) if event.kind == "started" and time > since]
+    starts = [(time, event) for time, event in timeline.starts_of(broker) if time > since]
     ran_until = max((event.alive_until or since for time, event in starts if time == starts[0][0]), default=since)
     before = isr_at(timeline, ran_until) if ran_until > since else frozenset[str]()
     after = timeline.isr_between(max(since, ran_until), until - 1)

@@ -169,7 +169,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     until = over if term.ended is None else min(over, term.ended)
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost, lost.first_acked)
-    starts = [e.time for e in timeline.events if e.broker == term.leader and e.kind == "started"]
+    starts = [time for time, _ in timeline.starts_of(term.leader)]
     since = lost.first_acked
     changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
     held = still_had_records_at(timeline, term.leader, lost)
@@ -296,8 +296,8 @@ def _short_end_facts(timeline: Timeline, change: LeaderChange, new: Term, lost: 
     until, since, broker = new.time, lost.last_acked, new.leader or ""
     if until is None or since is None or change.old is None:
         return []
-    ends = timeline.ends_of(broker, "loaded", "truncated", "followed", "snapshot", "corruption")
-    dated = [(end.time, end) for end in ends if end.time is not None and end.time >= since]
+    ends = timeline.dated_ends(broker, "loaded", "truncated", "followed", "snapshot", "corruption")
+    dated = [(time, end) for time, end in ends if time >= since]
     before, after = [e for e in dated if e[0] <= until], [e for e in dated if e[0] > until]
     terms = [term for term in timeline.terms.values() if change.old.epoch <= term.epoch < new.epoch]
     others = ({term.leader for term in terms} | (new.electable or frozenset())) - {None, broker}
@@ -331,8 +331,7 @@ def _refusal_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     # The followers' clocks may be behind, but a refusal before the election would be of an earlier term.
     led = any(term.leader == broker and term.epoch < new.epoch for term in timeline.terms.values())
     since = began + 1 if led else began - SECOND
-    refused = [(end.time, end) for end in timeline.ends_of(broker, "refused") if end.time is not None]
-    for time, end in refused:
+    for time, end in timeline.dated_ends(broker, "refused"):
         if since <= time < over and end.end <= lost.first:
             return [] if may_have_lost_tail(timeline, broker, began, time + SECOND) else [end.fact]
     return []

@@ -193,10 +193,7 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
     own = [(time, fact) for time, fact in own if since < time <= until]
     if not own:
         return []
-    starts = [
-        event.fact for time, event in timeline.life_of(broker) if event.kind == "started" and since < time <= own[0][0]
-    ]
-    sources = [fact.source for fact in starts]
+    sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= own[0][0]]
     return [own[0][1]] if len(sources) == len({*sources}) else []  # a second start in one source: not the first
 
 
@@ -214,8 +211,8 @@ def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
 
 
 def _lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    power = (fault for fault in timeline.faults if fault.kind == "power-loss" and broker in fault.nodes)
-    return any(since <= fault.completed <= until for fault in power)
+    hits = timeline.faults_and_heals(broker)
+    return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

@@ -31,11 +31,7 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
         return []
     lives = [e for time, e in timeline.life_of(broker) if time <= at]
     died = death_facts(timeline, broker, at) if lives and lives[-1].kind == "died" else []
-    hit = [
-        (fault, fact)
-        for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True)
-        if broker in fault.nodes and fault.completed <= at
-    ]
+    hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
     lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in INSTANT_FAULTS]
     return [*died, *lasting]
 
@@ -55,7 +51,7 @@ def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> 
 
 def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether the history records that a broker was paused from one time to another."""
-    hits = [fault for fault in timeline.faults if broker in fault.nodes]
+    hits = [fault for fault, _ in timeline.faults_and_heals(broker)]
     before = [fault for fault in hits if fault.completed <= since][-1:]
     paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
     resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
@@ -72,10 +68,10 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     if since is None:
         return False
     until = MAX_INT64 if until is None else until
-    starts = [(time, e.fact.source) for time, e in timeline.life_of(broker) if e.kind == "started"]
+    starts = [(time, e.fact.source) for time, e in timeline.starts_of(broker)]
     between = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
-    faults = [f for f in timeline.faults if broker in f.nodes and before < f.completed <= until]
+    faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
     kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
     return any(count > kills or not harmless for count in between.values())
@@ -158,11 +154,11 @@ def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: in
     """
     if lost.first_acked is None or until is None:
         return []
-    loads = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time <= until]
-    since = max((end.time or 0 for end in loads), default=MAX_INT64)
+    loads = [(time, end.fact) for time, end in timeline.dated_ends(broker, "loaded") if time <= until]
+    since = max((time for time, _ in loads), default=MAX_INT64)
     cuts = truncations(timeline, broker, lost, lost.first_acked)
     cut = any(end.time is None or end.time <= until + SECOND for end in cuts)
-    return [] if cut or since > lost.first_acked else [loads[-1].fact]
+    return [] if cut or since > lost.first_acked else [loads[-1][1]]
 
 
 def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int | None) -> list[Fact]:
@@ -170,7 +166,7 @@ def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int 
     cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
     if after is None:
         return cut
-    return [e.fact for time, e in timeline.life_of(broker) if e.kind == "started" and time >= after][:1] + cut
+    return [e.fact for time, e in timeline.starts_of(broker) if time >= after][:1] + cut
 
 
 def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
@@ -222,7 +218,7 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     if lost.last_acked is None:
         return []
     restart = _Restart.of(timeline, broker, lost.last_acked)
-    loaded = [end for end in timeline.ends_of(broker, "loaded") if end.time is not None and end.time > restart.loads]
+    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > restart.loads]
     if loaded and loaded[0].end > max_end:
         return []  # later loads belong to later starts
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
@@ -249,17 +245,16 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
 def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
     """The fault in the history that had stopped a broker's process before a time; None if it may have run then."""
     of_process = (*DEATHS, "shutdown", "restart")
-    both = zip(timeline.faults, timeline.fault_facts, strict=True)
-    own = [(f, fact) for f, fact in both if broker in f.nodes and f.kind in of_process and f.completed <= at]
+    hits = timeline.faults_and_heals(broker)
+    own = [(f, fact) for f, fact in hits if f.kind in of_process and f.completed <= at]
     return next((fact for f, fact in own[-1:] if (f.type, f.outcome) == ("fault", "ok")), None)
 
 
 def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
     """The ends at which faults cut a stopped broker's log, if it led next and could not fetch the records again."""
-    cuts = [(end.time, end) for end in timeline.ends_of(broker, "cut") if end.time is not None]
     led = [term.time for term in timeline.terms.values() if term.leader == broker and term.time is not None]
     lasting = []
-    for time, cut in cuts:
+    for time, cut in timeline.dated_ends(broker, "cut"):
         until = min((again for again in led if again > time), default=MAX_INT64)
         if last_stop(timeline, broker, time) and not _may_another_have_led(timeline, broker, time, until):
             lasting.append(cut)
@@ -335,6 +330,6 @@ def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
 
 def still_had_records_at(timeline: Timeline, broker: str, lost: Lost) -> int | None:
     """The time (ns) of the next known end of a log if it was still above the lost records; otherwise None."""
-    known = timeline.ends_of(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
-    after = [(end.time, end.end) for end in known if end.time is not None and end.time > (lost.last_acked or 0)]
+    known = timeline.dated_ends(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
+    after = [(time, end.end) for time, end in known if time > (lost.last_acked or 0)]
     return after[0][0] if after and after[0][1] > lost.last else None

@@ -82,10 +82,10 @@ def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
     for cut in timeline.ends:
         if cut.kind != "truncated" or cut.is_noop or cut.time is None:
             continue
-        loaded = [end for end in timeline.ends_of(cut.broker, "loaded") if end.time is not None and end.end > cut.end]
-        before = [end for end in loaded if (end.time or 0) <= cut.time]
-        if before and (first := first_removed(timeline.replica_logs, cut.end, before[-1].end)) is not None:
-            cuts.setdefault((first, before[-1].end), []).append(cut)
+        loads = [(time, end.end) for time, end in timeline.dated_ends(cut.broker, "loaded")]
+        before = [end for time, end in loads if end > cut.end and time <= cut.time]
+        if before and (first := first_removed(timeline.replica_logs, cut.end, before[-1])) is not None:
+            cuts.setdefault((first, before[-1]), []).append(cut)
     return cuts
 
 

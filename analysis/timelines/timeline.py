@@ -222,6 +222,10 @@ class Timeline:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
+    def dated_ends(self, broker: str | None, *kinds: str) -> list[tuple[int, LogEnd]]:
+        """The log ends of `ends_of` that have a time, each with it (ns)."""
+        return [(e.time, e) for e in self.ends_of(broker, *kinds) if e.time is not None]
+
     def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[DatedIsr]:
         """The dated reports of the ISR after one time and up to another (ns)."""
         return [
@@ -230,10 +234,14 @@ class Timeline:
             if time is not None and since < time <= until
         ]
 
+    def faults_and_heals(self, broker: str | None) -> list[tuple[Fault, Fact]]:
+        """The faults of a broker and their ends, each with its fact."""
+        both = zip(self.faults, self.fault_facts, strict=True)
+        return [(f, fact) for f, fact in both if broker in f.nodes]
+
     def faults_on(self, broker: str, kinds: Collection[str]) -> list[tuple[Fault, Fact]]:
         """The faults of these kinds that hit a broker, each with its fact."""
-        both = zip(self.faults, self.fault_facts, strict=True)
-        return [(f, fact) for f, fact in both if f.type == "fault" and f.kind in kinds and broker in f.nodes]
+        return [(f, fact) for f, fact in self.faults_and_heals(broker) if f.type == "fault" and f.kind in kinds]
 
     def died(self, broker: str | None) -> list[BrokerEvent]:
         """The events in which a broker died, lost power or was fenced, in order of time."""
@@ -242,6 +250,15 @@ class Timeline:
     def life_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
         """The dated starts and deaths of a broker, each with its time (ns), in order of time."""
         return [(e.time, e) for e in self.events if e.broker == broker and e.time is not None]
+
+    def starts_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
+        """The dated starts of a broker, each with its time (ns), in order of time."""
+        return [(time, e) for time, e in self.life_of(broker) if e.kind == "started"]
+
+    @property
+    def members(self) -> set[str]:
+        """The brokers that have a replica, or were in the ISR."""
+        return {*self.replica_logs.replicas, *(broker for report in self.isr_reports for broker in report.isr)}
 
     def release(self) -> tuple[int, ...] | None:
         """The Kafka version as numbers, or None."""
