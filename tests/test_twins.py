@@ -91,6 +91,31 @@ def test_rules_and_twins_agree_on_values_that_were_sent_again(tmp_path: Path) ->
                 compare(text, findings, theirs[text])
 
 
+def test_rules_and_twins_agree_on_transactions_that_consume_and_produce(tmp_path: Path) -> None:
+    histories = list(dict.fromkeys(_pipeline(Random(seed)) for seed in range(100)))
+    theirs = {text: set(twins_groups.breaches(Twin(parse(text)))) for text in histories}
+    notes = [
+        breach for breaches in theirs.values() for breach in breaches if breach[:2] == ("commit-regression", "note")
+    ]
+    assert 10 < len(notes) < 90
+    for judged in judge_combined(histories, tmp_path):
+        for text, findings in judged.findings_by_history().items():
+            ours = [finding for finding in findings if finding["rule"] == "commit-regression"]
+            found = {(finding["severity"], finding["first_offset"], finding["last_offset"]) for finding in ours}
+            assert found == {breach[1:] for breach in theirs[text] if breach[0] == "commit-regression"}, text
+
+
+def _pipeline(random: Random) -> str:
+    """Two members of one group, or of two, copy four records in transactions."""
+    tokens = [f"{{p.group.id=g q.group.id={random.choice('gggh')}}}", *(f"z:v{number}@{number}" for number in range(4))]
+    for number in range(random.randint(2, 3)):
+        first, last = sorted(random.choices(range(4), k=2))
+        records = "+".join(f"v{offset}@{offset}" for offset in range(first, last + 1))
+        steps = [f"<{records}", f"w{number}@{4 + 2 * number}", f"commit={random.choice((last, last + 1, last + 1))}"]
+        tokens.append(f"{random.choice('pq')}:({','.join(steps)}){random.choice(('', '', '', '!', '~'))}")
+    return " ".join(tokens)
+
+
 def compare(text: str, findings: list[dict[str, Any]], naive: set[Breach]) -> None:
     """Assert that a history has the findings that the twins find in it."""
     for rule in RULES.keys() - RULES_OF_CYCLES.keys():  # test_cycles.py has their twin

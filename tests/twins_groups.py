@@ -13,6 +13,7 @@ def breaches(twin: Twin) -> Iterator[Breach]:
         yield from _consumer_loss(twin, members)
         for ordered in [members] if _name(twin, members[0]) else [[member] for member in members]:
             yield from _regressions(twin, ordered)
+            yield from _handled_twice(twin, ordered)
             yield from _beyond_end(twin, ordered)
 
 
@@ -155,6 +156,17 @@ def _regressions(twin: Twin, members: list[str]) -> Iterator[Breach]:
         )
         if not may_be_sent:
             yield ("commit-regression", "violation", offset, more - 1)
+
+
+def _handled_twice(twin: Twin, members: list[str]) -> Iterator[Breach]:
+    """A note from the first to the last record that two committed transactions polled and committed."""
+    handled = []
+    for op in (op for op in twin.ops if (op.f, op.outcome) == ("txn", "ok") and op.process in members):
+        until = max([step["offsets"][0]["offset"] for step in op.event["ops"] if step["f"] == "commit"] + [-1])
+        handled += list({(read.offset, read.value) for read in reads_of(op) if read.offset < until})
+    twice = [record[0] for record in handled if handled.count(record) > 1]
+    if twice:
+        yield ("commit-regression", "note", min(twice), max(twice))
 
 
 def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:

@@ -66,7 +66,7 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
         explained += explain_losses(p.timeline, losses, sends_of(p))
     of_losses = [ExplainedRange(lost, explanation) for _, lost, explanation in explained if lost is not None]
     for finding in findings:
-        explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "")
+        explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "") if finding.severity != "note" else None
         if explain_finding is not None and (explanation := explain_finding(p, finding, of_losses)) is not None:
             explained.append(ExplainedFindings([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}

@@ -14,7 +14,8 @@ from ..partitions.coordinators import committed_at_last
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
 from ..partitions.partition import Partition, once
 from ..timelines.facts import SECOND
-from .rule import finding, seconds
+from ..wording import plural
+from .rule import finding, seconds, where
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,37 @@ def latest_before(commits: pl.DataFrame, earlier: pl.DataFrame, time: str) -> pl
     """Commits with their `begun`, each with the last row of `earlier` that is before it; `time` orders those rows."""
     return commits.sort("begun", "at", "index").join_asof(
         earlier, left_on="begun", right_on=time, allow_exact_matches=False, coalesce=False, check_sortedness=False
+    )
+
+
+def handled_twice(p: Partition, group: Group) -> Iterator[Finding]:
+    """A note if two committed transactions of a group each polled a record and committed an offset behind it."""
+    committed = commits_of(p, group).filter("txn").group_by("at").agg(until=pl.col("offset").max())
+    if len(committed) < 2:
+        return
+    polled = p.reads.filter(group.is_member & pl.col("txn"), outcome="ok").join(
+        committed, on="at", maintain_order="left"
+    )
+    handled = polled.filter(pl.col("offset") < pl.col("until")).unique(["at", "offset", "value"], maintain_order=True)
+    polls = handled.group_by("offset", "value", maintain_order=True).agg("process", "at")
+    again = polls.filter(pl.col("at").list.len() > 1).sort("offset", maintain_order=True)
+    if not len(again):
+        return
+    first, last = int(again["offset"][0]), int(again["offset"][-1])
+    them = "it" if len(again) == 1 else "them"
+    owner = group if p.settings.group_of(group.members[0]) else group.members[0]
+    yield finding(
+        p,
+        f"several committed transactions of {owner} polled {where(p, first, last)} ({plural(len(again), 'record')}),"
+        f" and each committed an offset behind {them}: the application processed {them} more than once",
+        (first, last),
+        [
+            (f"{process} reads offset {first}", at)
+            for process, at in zip(again["process"][0][:2], again["at"][0][:2], strict=True)
+        ],
+        count=len(again),
+        processes=again["process"].explode().unique().sort(),
+        severity="note",
     )
 
 

@@ -25,6 +25,7 @@ from .group_commits import (
     committing_producers,
     groups_of,
     groups_or_clients,
+    handled_twice,
     latest_before,
     lost_commits,
     with_begin,
@@ -227,7 +228,8 @@ def commit_regression(p: Partition) -> Iterator[Result]:
 
     Breach: A later commit of the group is below an earlier one. The offset that the group assigns proves a commit, too.
     After a truncation it follows from the loss. Or a commit succeeded, and all copies of __consumer_offsets at the end
-    have only an older and lower one.
+    have only an older and lower one. A note: two committed transactions of the group polled a record and committed an
+    offset behind it, so the application processed it twice.
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
@@ -236,6 +238,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     for group in groups_or_clients(p):
         recorded = commits_of(p, group)
         yield from lost_commits(p, group, recorded)
+        yield from handled_twice(p, group)
         commits = _with_previous(p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index"))
         is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
         moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
