@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Mask = npt.NDArray[np.bool_]
+from ..models.arrays import Ints, Mask
 
 
 def validity(present: Mask | None) -> pa.Buffer | None:
@@ -30,7 +30,7 @@ def flags(values: Mask, present: Mask | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(values), [validity(present), _bits(values)])
 
 
-def lists(ends: npt.NDArray[np.int64], items: pa.Array, present: Mask) -> pa.Array:
+def lists(ends: Ints, items: pa.Array, present: Mask) -> pa.Array:
     """One list for each row: `ends` has the exclusive end of each in `items`. Null where not present."""
     bounds = np.concatenate([[0], ends]).astype(np.int64)
     buffers = [validity(present), pa.py_buffer(bounds)]

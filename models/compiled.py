@@ -6,13 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
-import numpy as np
 from numba import types
 from numba.core.typing.templates import infer_global
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
+from ...models.arrays import Ints, Mask
 from ..partitions.absences import superseded_values
-from ..partitions.entries import Mask
 from ..partitions.partition import Partition
-from .series import Ints, lost_values
+from .series import lost_values
 
 # Classes of the record at an offset, worst first. If an offset had several records, the worst class is shown.
 CLASSES = (

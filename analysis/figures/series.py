@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import Finding
-from ..partitions.entries import Ints as Ints
+from ...models.arrays import Ints
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ...models.arrays import Ints
 from ..extremes import least
 from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
 from ..timelines.facts import MS
-from .entries import Ints
 from .marks import is_final_read
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from .entries import Ints as Offsets
+from ...models.arrays import Ints as Offsets
 
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:

@@ -10,13 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from ...models.arrays import Ints, Mask
 
 
 def number_pairs(offsets: Ints, values: pl.Series) -> tuple[Ints, int]:

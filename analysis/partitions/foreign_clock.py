@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ...models.arrays import Ints, Mask
 from ..wording import duration, plural
 from .observations import Observations, once
 
@@ -36,7 +37,7 @@ Times = npt.NDArray[np.float64]
 class _Log(NamedTuple):
     """Sends and reads in the order of their offsets: when a record was appended at the earliest and at the latest."""
 
-    process: npt.NDArray[np.int64]
+    process: Ints
     earliest: Times  # the invocation of its send; -inf for a read
     latest: Times  # the completion
 
@@ -177,7 +178,7 @@ def _agrees_when_shifted(log: _Log, processes: list[int]) -> bool:
     return bool(np.diag(ahead).min() >= 0)
 
 
-def _is_consistent(log: _Log, chosen: npt.NDArray[np.bool_]) -> bool:
+def _is_consistent(log: _Log, chosen: Mask) -> bool:
     """Whether the times of the chosen rows can all be of one clock."""
     return bool(np.all(np.maximum.accumulate(log.earliest[chosen]) <= log.latest[chosen]))
 

@@ -14,11 +14,11 @@ import polars as pl
 
 from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ...models.arrays import Ints
 from ..cached import cached_property
 from ..extremes import greatest, least
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START, MS
-from .entries import Ints
 from .marks import is_final_read
 from .observations import Observations, once
 from .retention_limits import first_not_permitted, record_times

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ...models.arrays import Ints
 from ..cached import cached_property
-from .entries import Ints, index_entries
+from .entries import index_entries
 from .final_reads import FinalReads, final_reads
 from .log_start import LogStart, log_start
 from .observations import Observations

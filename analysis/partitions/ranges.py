@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from .entries import Mask
+from ...models.arrays import Mask
 
 Numbers = npt.NDArray[Any]  # offsets, or other whole numbers of one type
 

@@ -10,10 +10,10 @@ import polars as pl
 
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
+from ...models.arrays import Mask
 from ..extremes import greatest, least
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
-from ..partitions.entries import Mask
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ...models.arrays import Mask
 from ..extremes import least
 from ..partitions.absences import (
     Existing,
@@ -14,7 +15,6 @@ from ..partitions.absences import (
     existing_unless_compacted,
     maybe_compacted,
 )
-from ..partitions.entries import Mask
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural
 from .group_commits import Group

@@ -8,7 +8,7 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
-from ..partitions.entries import Ints
+from ...models.arrays import Ints
 from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
 
 

@@ -17,10 +17,10 @@ import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
+from ...models.arrays import Ints, Mask
 from ..extremes import greatest, least
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
-from ..partitions.entries import Ints, Mask
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
 from ..partitions.unit import OBSERVED, Tables

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ...models.arrays import Ints, Mask
 from ..figures.merge import latency_of, series_of
 from ..figures.series import bins_of
 from ..partitions.common import Common
-from ..partitions.entries import Ints, Mask
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
 from .range_facts import INVOKED, ORDER, Rows, plain_figures_of

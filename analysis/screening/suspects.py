@@ -15,8 +15,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ...models.arrays import Ints, Mask
 from ..partitions.common import Common
-from ..partitions.entries import Ints, Mask
 from ..partitions.foreign_clock import HOUR_NS
 from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.observations import last_heal

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...models.arrays import Ints, Mask
 from .cycle_types import PARTS, TYPES, Base, implies
-from .graph import Graph, Ints, Mask, Order
+from .graph import Graph, Order
 from .shortest_cycle import Component, Cycle, CycleSearch, Step
 
 MAX_TRIED = 1000  # components that are searched for G-single-item; the others count as G-nonadjacent-item

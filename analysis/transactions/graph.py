@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ...models.arrays import Ints, Mask
 from ..cached import cached_property
-from ..partitions.entries import Ints as Ints
-from ..partitions.entries import Mask as Mask
 from .windows import moment
 
 Order = Literal["", "process", "realtime"]

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ...histories.tables import MAX_INT64
+from ...models.arrays import Ints
 from .cycle_types import Base, type_of
-from .graph import Graph, Ints, Order
+from .graph import Graph, Order
 
 BUDGET = 200_000  # steps of the search for the shortest cycle of a component; then the shortest so far is taken
 KINDS: tuple[str, ...] = ("ww", "wr", "rw")

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, collect
-from ..partitions.entries import Ints
+from ...models.arrays import Ints
 
 WINDOWS = {"low": pl.Int64, "high": pl.Int64}  # moments, both inclusive; sorted and disjoint
 ALL = pl.lit(True)

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
+from ...models.arrays import Ints
 from ..causes.cases import LOSSES
-from ..partitions.entries import Ints
 from ..partitions.partition import Partition
 from ..rules import RULES
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...models.arrays import Bytes, Ints
 from . import batch_layout as layout
-from .batch_layout import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC, Bytes, Ints
+from .batch_layout import BASE, BYTE, CRC2, EPOCH, HEADERS, LAST, MAGIC
 from .batch_loops import loops_for
 from .tables import Row, damage_row
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Bytes = np.ndarray[Any, np.dtype[np.uint8]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+from ...models.arrays import Ints
 
 OK, TORN, BAD_LENGTH, BAD_MAGIC, ZEROS = 0, 1, 2, 3, 4
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from ...models.arrays import Bytes
 from .batch_layout import (
     ATTRIBUTES,
     BAD_LENGTH,
@@ -47,7 +48,6 @@ from .batch_layout import (
     TORN,
     V2_OVERHEAD,
     ZEROS,
-    Bytes,
 )  # fmt: skip
 
 # Bytes that loops of this process read before it loads the compiled ones. Four loops read each segment.

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...models.arrays import Bytes, Ints
 from ...models.compiled import compiled
-from .batch_layout import Bytes, Ints
 from .tables import LOOKUPS
 
 BITS_PER_TEXT = 16  # one hash a text: about one in sixteen of the other texts passes

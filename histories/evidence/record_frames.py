@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...models.arrays import Bytes, Ints
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
-from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER, Bytes, Ints
+from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
 from .batch_loops import loops_for
 from .tables import DROPPED, RECORDS, null_where_negative
 

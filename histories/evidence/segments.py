@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from ...models.arrays import Bytes, Ints
 from . import batch_layout as layout
 from .batch_headers import (
     APPEND_TIME_BIT,
@@ -43,8 +44,6 @@ from .batch_layout import (
     PRODUCER,
     PRODUCER_EPOCH,
     SIZE,
-    Bytes,
-    Ints,
 )
 from .batch_loops import loops_for, read_only
 from .record_frames import dropped_frame, record_frame

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import cramjam
 
+from ...models.arrays import Ints
 from ..errors import describe_error
 from ..files import decompress
 from . import lz4_frames
 from .batch_headers import CODEC_BITS
-from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST, Ints
+from .batch_layout import ATTRIBUTES, BASE, BYTE, LAST
 from .tables import Row, damage_row
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

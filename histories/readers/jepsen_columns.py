@@ -17,20 +17,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from ...models.arrays import Bytes, Ints, Mask
 from .. import arrow
-from ..arrow import Mask
 from ..tables import EVENTS, Schema
 from . import edn
 from .edn import INT, KEY, vector_of
 from .jepsen_operations import notes
 from .lines import MalformedError, texts
-
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 
 _ORDERS = (  # of the entries; op stands for :f and :value
     ("index", "time", "type", "process", "op"),  # jepsen.history's

@@ -8,12 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...models.arrays import Bytes, Ints
 from ...models.compiled import compiled_inner_without_refcounts
-
-Bytes = npt.NDArray[np.uint8]
-Longs = npt.NDArray[np.int64]
 
 QUOTE, COMMA, COLON, MINUS, BACKSLASH = map(ord, '",:-\\')
 OBJECT, OBJECT_END, LIST, LIST_END = map(ord, "{}[]")
@@ -35,7 +32,7 @@ def hash_of(packed: int, length: int) -> int:
     return (packed ^ packed >> 11 ^ packed >> 27 ^ length * 5) & 255
 
 
-def word_table(words: tuple[str, ...]) -> Longs:
+def word_table(words: tuple[str, ...]) -> Ints:
     """256 x (its last eight letters, packed; length; number of the word, -1: none; its letters before the last eight,
     packed), by hash."""
     table = np.full((256, 4), -1, np.int64)
@@ -68,7 +65,7 @@ def close_quote(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled_inner_without_refcounts
-def word_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
+def word_at(buf: Bytes, i: int, end: int, words: Ints) -> tuple[int, int]:
     """The number of the word at i (-1: not in the table), and its closing quote (-1: none)."""
     packed: Any = np.int64(0)
     start = i
@@ -107,7 +104,7 @@ def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
 
 
 @compiled_inner_without_refcounts
-def text_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, long: Bytes, copied: Longs) -> None:
+def text_view(buf: Bytes, i: int, end: int, table: Ints, row: int, slot: int, long: Bytes, copied: Ints) -> None:
     """Writes Arrow's view of a text into two slots: its length, and its bytes if they are at most INLINE.
 
     Otherwise its first four bytes, and the position of its copy in `long`.
@@ -127,7 +124,7 @@ def text_view(buf: Bytes, i: int, end: int, table: Longs, row: int, slot: int, l
 
 
 @compiled_inner_without_refcounts
-def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Longs) -> int:
+def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Ints) -> int:
     """The position in `long` of a copy of a text. Topics and processes repeat, so `copied` has where some texts are."""
     last = i + length - 1
     place = (length * 31 + np.int64(buf[last]) * 7 + np.int64(buf[last - 1])) & (COPIED - 1)
@@ -164,7 +161,7 @@ def literal_end(buf: Bytes, i: int, end: int) -> int:
 
 
 @compiled_inner_without_refcounts
-def key_at(buf: Bytes, i: int, end: int, words: Longs) -> tuple[int, int]:
+def key_at(buf: Bytes, i: int, end: int, words: Ints) -> tuple[int, int]:
     """The number of the next key (-1: not in the table), and the start of its value (-1: none)."""
     i = skip_blanks(buf, i, end)
     if i >= end or buf[i] != QUOTE:

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from ...models.arrays import Ints, Mask
 from .. import arrow
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
-from .json_tokens import COPIED, INLINE, LINE_FEED, OBJECT, Longs
+from .json_tokens import COPIED, INLINE, LINE_FEED, OBJECT
 from .native_scan import FIELDS, FLAG, FUNCTION, INTEGER, ITEM_WIDTH, LISTS, NAMES, SLOTS, TEXT, TYPE, WIDTH
 
 _RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
@@ -23,7 +23,7 @@ _ARROW = {INTEGER: pa.int64(), FLAG: pa.bool_(), **dict.fromkeys((TEXT, TYPE, FU
 _SMALL = {"partition": pa.int32()}
 
 
-def _views(words: tuple[str, ...]) -> Longs:
+def _views(words: tuple[str, ...]) -> Ints:
     """Arrow's views of words of at most INLINE letters."""
     views = [len(word).to_bytes(4, "little") + word.encode().ljust(INLINE, b"\0") for word in words]
     return np.frombuffer(b"".join(views), np.int64).reshape(-1, 2)
@@ -71,7 +71,7 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     )
 
 
-def _table(rows: int, width: int) -> Longs:
+def _table(rows: int, width: int) -> Ints:
     """An array that is filled by rows and read by columns, so each column is contiguous.
 
     It has at least two rows, as numba gives one row another type.
@@ -83,7 +83,7 @@ def _struct(columns: dict[str, pa.Array]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _lists(table: Longs, names: tuple[str, ...], items: list[pa.StructArray]) -> dict[str, pa.Array]:
+def _lists(table: Ints, names: tuple[str, ...], items: list[pa.StructArray]) -> dict[str, pa.Array]:
     """The columns of lists, each of its items."""
     return {
         name: arrow.lists(table[:, SLOTS[name]], item, _has(table, name))
@@ -91,7 +91,7 @@ def _lists(table: Longs, names: tuple[str, ...], items: list[pa.StructArray]) ->
     }
 
 
-def _columns(table: Longs, names: Iterable[str], long: pa.Buffer) -> dict[str, pa.Array]:
+def _columns(table: Ints, names: Iterable[str], long: pa.Buffer) -> dict[str, pa.Array]:
     """The columns of the fields. A field that no row has is all null."""
     in_any_row = int(np.bitwise_or.reduce(table[:, scanned.PRESENT])) if len(table) else 0
     return {
@@ -102,7 +102,7 @@ def _columns(table: Longs, names: Iterable[str], long: pa.Buffer) -> dict[str, p
     }
 
 
-def _column(table: Longs, name: str, long: pa.Buffer) -> pa.Array:
+def _column(table: Ints, name: str, long: pa.Buffer) -> pa.Array:
     kind, slot, has = FIELDS[name], SLOTS[name], _has(table, name)
     if kind == FLAG:
         return arrow.flags(table[:, slot] != 0, has)
@@ -116,6 +116,6 @@ def _column(table: Longs, name: str, long: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(_ARROW[kind], len(table), buffers)
 
 
-def _has(table: Longs, name: str) -> npt.NDArray[np.bool_]:
-    has: npt.NDArray[np.bool_] = table[:, scanned.PRESENT] & 1 << NAMES.index(name) != 0
+def _has(table: Ints, name: str) -> Mask:
+    has: Mask = table[:, scanned.PRESENT] & 1 << NAMES.index(name) != 0
     return has

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...models.arrays import Bytes, Ints
 from ...models.compiled import compiled_inner_without_refcounts, compiled_without_refcounts
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
@@ -31,8 +32,6 @@ from .json_tokens import (
     QUOTE,
     TRUE,
     ZERO,
-    Bytes,
-    Longs,
     after_value,
     close_quote,
     integer,
@@ -86,16 +85,16 @@ TABLES = 5
 class Output(NamedTuple):
     """The arrays that the loops fill."""
 
-    events: Longs  # rows of WIDTH slots
-    steps: Longs
-    items: tuple[Longs, Longs, Longs, Longs]  # rows of ITEM_WIDTH slots
-    filled: Longs  # by number of a table: its rows that are filled
+    events: Ints  # rows of WIDTH slots
+    steps: Ints
+    items: tuple[Ints, Ints, Ints, Ints]  # rows of ITEM_WIDTH slots
+    filled: Ints  # by number of a table: its rows that are filled
     long: Bytes  # texts that do not fit into a view
-    copied: Longs  # a cache of `long`
+    copied: Ints  # a cache of `long`
 
 
 @compiled_inner_without_refcounts
-def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
+def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
     """Reads a string, number or literal into the slots of a field (-1: none)."""
     c, kind, start = buf[i], _KIND_OF[field], i
     value: Any = np.int64(0)
@@ -129,7 +128,7 @@ def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Longs, row: int
 
 
 @compiled_inner_without_refcounts
-def is_out_of_range(table: Longs, row: int) -> bool:
+def is_out_of_range(table: Ints, row: int) -> bool:
     """Whether the partition or the offset of a row is negative or too large."""
     present = table[row, PRESENT]
     if present & HAS_PARTITION and not 0 <= table[row, PARTITION_SLOT] < 1 << 31:
@@ -138,7 +137,7 @@ def is_out_of_range(table: Longs, row: int) -> bool:
 
 
 @compiled_inner_without_refcounts
-def read_item(buf: Bytes, i: int, end: int, table: Longs, row: int, long: Bytes, copied: Longs) -> int:
+def read_item(buf: Bytes, i: int, end: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
     """Reads an item, whose brace is before i, into a row. It has scalars only."""
     table[row, PRESENT] = 0
     seen = 0
@@ -175,9 +174,7 @@ def read_items(buf: Bytes, i: int, end: int, number: int, out: Output) -> int:
 
 
 @compiled_inner_without_refcounts
-def read_fields(
-    buf: Bytes, i: int, end: int, table: Longs, row: int, first_table: int, out: Output
-) -> tuple[int, bool]:
+def read_fields(buf: Bytes, i: int, end: int, table: Ints, row: int, first_table: int, out: Output) -> tuple[int, bool]:
     """Reads the fields of an event or a step from i on. `first_table` is the number of the table of its records.
 
     Returns a position and True at the end of the object, or False where the list of its steps begins.
@@ -245,7 +242,7 @@ def read_event(buf: Bytes, i: int, end: int, row: int, out: Output) -> bool:
 
 
 @compiled_without_refcounts
-def scan(buf: Bytes, out: Output, others: Longs, before: Longs) -> tuple[int, int]:
+def scan(buf: Bytes, out: Output, others: Ints, before: Ints) -> tuple[int, int]:
     """Reads all lines. Returns the numbers of plain lines and of others.
 
     others: number, start and end of each line that is not plain. before: scratch space, `filled` before a line.

@@ -20,8 +20,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Int32s
 from ..operations import UNKNOWN, Action, Event, Model, ModelError, Operation, State, by_key
 from ..register import REGISTER
 from ..specifications import MODELS
@@ -46,7 +46,7 @@ NOT_SEARCHED = SearchResult(None, 0, [[]], [], 0)
 ILLEGAL = SearchResult("illegal", 0, [], [], 0)  # without evidence, which `_explain` collects
 
 
-def number_objects(model: Model[Any], numbered: Numbered) -> tuple[list[Hashable], NDArray[np.int32]]:
+def number_objects(model: Model[Any], numbered: Numbered) -> tuple[list[Hashable], Int32s]:
     """The keys of the independent objects by first appearance, and the number of the object of each operation."""
     if model.partition is None:
         return [None], np.zeros(len(numbered.action_of), np.int32)
@@ -137,7 +137,7 @@ class _Check:
         return result if verdict else result._replace(verdict="illegal", front=0, states=[], reason="")
 
     @cached_property
-    def _merged_actions(self) -> NDArray[np.int32]:
+    def _merged_actions(self) -> Int32s:
         """The action of each operation; actions with the same instruction and `observes` get the same number."""
         assert self.encoding is not None
         first: dict[tuple[Any, ...], int] = {}
@@ -146,11 +146,11 @@ class _Check:
         return np.array(merged, np.int32)[self.numbered.action_of]
 
     @cached_property
-    def _operations(self) -> list[NDArray[np.int32]]:
+    def _operations(self) -> list[Int32s]:
         """The operations of each part."""
         return np.split(np.argsort(self.part_of, kind="stable"), np.cumsum(self.sizes[:-1]))
 
-    def _events_of(self, part: int) -> NDArray[np.int32]:
+    def _events_of(self, part: int) -> Int32s:
         return self.history.events[self.starts[part] : self.starts[part + 1]]
 
     def _part_history(self, part: int) -> History:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..compiled import Ints, Longs
+from ..arrays import Int32s, Ints
 from ..operations import UNKNOWN, Action, Model, ModelError, Operation
 from . import machine as m
 from .check import check_operations
@@ -84,7 +84,7 @@ MODEL_CODES = {
 class _Numbered(NamedTuple):
     """Values as numbers in their order, or against it."""
 
-    numbers: Ints
+    numbers: Int32s
     size: int  # how many numbers there are
     null: int  # the number of NULL
 
@@ -98,7 +98,7 @@ class _Encoded(NamedTuple):
     null: int  # the number of null
 
 
-def _number(values: Longs, descending: bool) -> _Numbered:
+def _number(values: Ints, descending: bool) -> _Numbered:
     """The values numbered in their order, or in descending order."""
     known = values[values != NULL]
     low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
@@ -114,7 +114,7 @@ def _number(values: Longs, descending: bool) -> _Numbered:
     return _Numbered(numbers.astype(np.int32), count + 1, count)
 
 
-def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> _Encoded:
+def _encode(model: Model[Any], columns: list[Ints], pending: Any) -> _Encoded:
     """The operations as instructions. Raises ModelError if columns cannot express them."""
     if model.name not in MODEL_CODES:
         raise ModelError(f"columns of the model {model.name}, expected one of {', '.join(MODEL_CODES)}")
@@ -158,7 +158,7 @@ def _encode(model: Model[Any], columns: list[Longs], pending: Any) -> _Encoded:
     return _Encoded(monitor, machine, count, null)
 
 
-def _operations(model: Model[Any], columns: list[Longs]) -> list[Operation]:
+def _operations(model: Model[Any], columns: list[Ints]) -> list[Operation]:
     """The columns as a list of operations."""
     operations = []
     for f, value, result, call, end, key in zip(*(column.tolist() for column in columns), strict=True):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..append_log import APPEND_LOG
+from ..arrays import Int32s
 from ..counter import COUNTER
 from ..key_value import KEY_VALUE
 from ..lock import LOCK
@@ -22,7 +23,7 @@ from ..set import SET
 from ..stack import STACK
 from . import machine as m
 from .contents import Contents
-from .history import Ints, Numbered
+from .history import Numbered
 from .trie import LABEL, PARENT
 
 MAX_INT32 = 2**31 - 2
@@ -58,12 +59,12 @@ class _Writer:
     def __init__(self, history: Numbered) -> None:
         self.history, self.actions = history, history.actions
         self.numbers: dict[Any, int] = {}
-        self.words: list[Sequence[int] | Ints] = []
+        self.words: list[Sequence[int] | Int32s] = []
 
     def number(self, value: Any) -> int:
         return self.numbers.setdefault(value, len(self.numbers))
 
-    def word(self, units: Sequence[int] | Ints) -> int:
+    def word(self, units: Sequence[int] | Int32s) -> int:
         self.words.append(units)
         return len(self.words) - 1
 

@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Int32s
 from ..operations import Action, Model, ModelError, Operation
 
-Ints = NDArray[np.int32]
 EXACT = 2.0**53  # a whole number below this is the same as a float
 
 
 class History(NamedTuple):
     """Operations in arrays. A part of a history has the events of its operations alone."""
 
-    action_of: Ints  # by operation
-    observes: Ints  # by action: 1 if it never changes a state
-    events: Ints  # in the order of time: i where operation i is called, -1 - i where it ends; pending ones never end
+    action_of: Int32s  # by operation
+    observes: Int32s  # by action: 1 if it never changes a state
+    events: Int32s  # in the order of time: i where operation i is called, -1 - i where it ends; pending ones never end
 
 
 class Numbered(NamedTuple):
     """Operations in columns, with numbered actions. An end of None is an unknown outcome (the operation is pending)."""
 
     actions: list[Action]
-    observes: Ints  # by action: 1 if it never changes a state
-    action_of: Ints  # by operation
+    observes: Int32s  # by action: 1 if it never changes a state
+    action_of: Int32s  # by operation
     calls: Sequence[float]
     ends: Sequence[float | None]
 
@@ -52,14 +52,14 @@ def _comparable(times: list[float]) -> NDArray[Any]:
     return np.array([ranks[time] for time in times])
 
 
-def order_events(times: NDArray[Any], completed: Ints) -> Ints:
+def order_events(times: NDArray[Any], completed: Int32s) -> Int32s:
     """The events in order. `times` has the calls of all operations, then the ends of the completed ones."""
     calls = np.arange(len(times) - len(completed), dtype=np.int32)
     # A stable sort keeps calls before ends at equal times.
     return np.concatenate([calls, -1 - completed])[np.argsort(times, kind="stable")]
 
 
-def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
+def sort_by_part(events: Int32s, part_of: Int32s, parts: int) -> tuple[Int32s, Int32s]:
     """The events sorted by part, and where each part starts; one longer than the parts."""
     part = part_of[np.where(events < 0, -1 - events, events)]
     starts = np.cumsum([0, *np.bincount(part, minlength=parts)])

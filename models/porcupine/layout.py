@@ -6,27 +6,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_inner
+from ..arrays import Int32s
+from ..compiled import compiled, compiled_inner
 
 
 class Layout(NamedTuple):
     """One history of n completed and some pending operations. From `action` on, the fields are those of a Search."""
 
-    number: Ints  # by end: the index of the completed operation in the history
-    member: Ints  # by class and call: the index of the pending operation in the history
+    number: Int32s  # by end: the index of the completed operation in the history
+    member: Int32s  # by class and call: the index of the pending operation in the history
     slots: int  # the greatest number of concurrent completed operations
-    action: Ints
-    slot: Ints
-    end_rank: Ints
-    class_action: Ints
-    class_start: Ints
-    member_rank: Ints
-    after: Ints
-    before: Ints
+    action: Int32s
+    slot: Int32s
+    end_rank: Int32s
+    class_action: Int32s
+    class_start: Int32s
+    member_rank: Int32s
+    after: Int32s
+    before: Int32s
 
 
 @compiled
-def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
+def sort_by_part(events: Int32s, part_of: Int32s, parts: int) -> tuple[Int32s, Int32s]:
     """The events sorted by part, and where each part starts (one longer than the parts): a counting sort."""
     starts = np.zeros(parts + 1, np.int32)
     for event in events:
@@ -43,7 +44,7 @@ def sort_by_part(events: Ints, part_of: Ints, parts: int) -> tuple[Ints, Ints]:
 
 
 @compiled_inner
-def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def]
+def _link(events: Int32s, number_of: Int32s, n: int):  # type: ignore[no-untyped-def]
     """The linked list of the events of completed operations, and their slots."""
     after = np.empty(2 * n + 1, np.int32)
     before = np.empty(2 * n + 1, np.int32)
@@ -76,7 +77,7 @@ def _link(events: Ints, number_of: Ints, n: int):  # type: ignore[no-untyped-def
 
 
 @compiled_inner
-def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, count: int):  # type: ignore[no-untyped-def]
+def _classify(events: Int32s, number_of: Int32s, action_of: Int32s, class_of: Int32s, count: int):  # type: ignore[no-untyped-def]
     """The `count` pending operations by class: classes in the order of their first calls, members in that of calls."""
     pending = np.empty(count, np.int32)
     rank = np.empty(count, np.int32)
@@ -113,7 +114,7 @@ def _classify(events: Ints, number_of: Ints, action_of: Ints, class_of: Ints, co
 
 
 @compiled
-def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> Layout:
+def lay_out(events: Int32s, action_of: Int32s, number_of: Int32s, class_of: Int32s) -> Layout:
     """Lay out one part. `number_of` is scratch by operation; `class_of` is -1 for each action, before and after."""
     n = 0
     for event in events:
@@ -139,7 +140,7 @@ def lay_out(events: Ints, action_of: Ints, number_of: Ints, class_of: Ints) -> L
 
 
 @compiled
-def trace(configs: Ints, row: int, number: Ints, class_start: Ints, member: Ints) -> Ints:
+def trace(configs: Int32s, row: int, number: Int32s, class_start: Int32s, member: Int32s) -> Int32s:
     """The operations on the path to a configuration, in the order of their linearization."""
     depth = configs[row, 2]
     taken = np.empty(depth, np.int32)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts, compiled_without_refcounts
+from ..arrays import Int32s
+from ..compiled import compiled_inner, compiled_inner_without_refcounts, compiled_without_refcounts
 from .trie import (
     DEPTH,
     FIRST,
@@ -46,11 +47,11 @@ NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE, SET, LOCK, CONTENTS = r
 class Machine(NamedTuple):
     """Instructions, and the trie of the states that they have reached."""
 
-    code: Ints  # by action: instruction, a, b; empty if the model exists in Python only
-    units: Ints  # the concatenated words: labels, or characters
-    word_start: Ints  # where each word starts; one longer than the words
-    spelled: Ints  # [1] if a label is a word of characters, [0] if a label is a unit
-    matched: Ints  # by action: the deepest node known to be a prefix of the word that the action reads
+    code: Int32s  # by action: instruction, a, b; empty if the model exists in Python only
+    units: Int32s  # the concatenated words: labels, or characters
+    word_start: Int32s  # where each word starts; one longer than the words
+    spelled: Int32s  # [1] if a label is a word of characters, [0] if a label is a unit
+    matched: Int32s  # by action: the deepest node known to be a prefix of the word that the action reads
     trie: Trie
 
 

@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
+from ..arrays import Int32s
+from ..compiled import compiled_inner, compiled_inner_without_refcounts
 from .machine import APPEND, IS, NEVER, REPLACE
 from .monitor_buffers import root_of
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later_of, no_witness
@@ -40,19 +41,19 @@ class Positions(NamedTuple):
     """
 
     length: int
-    value: Ints  # by position; -1 if no operation appends it
-    blocker: Ints  # by position, and behind them: the get called last that did not find it, -1 if there is none
-    first_slot: Ints  # by value
-    position: Ints  # by slot; `length` behind the longest content
-    filled: Ints  # by value: how many of its positions are filled
-    filled_at: Ints  # by position: when
-    required_by: Ints  # by position: the operation that required it to be filled when it ended
-    taken_by: Ints  # by slot: the append
-    free: Ints  # by slot: links to the next one that is not taken (root_of)
+    value: Int32s  # by position; -1 if no operation appends it
+    blocker: Int32s  # by position, and behind them: the get called last that did not find it, -1 if there is none
+    first_slot: Int32s  # by value
+    position: Int32s  # by slot; `length` behind the longest content
+    filled: Int32s  # by value: how many of its positions are filled
+    filled_at: Int32s  # by position: when
+    required_by: Int32s  # by position: the operation that required it to be filled when it ended
+    taken_by: Int32s  # by slot: the append
+    free: Int32s  # by slot: links to the next one that is not taken (root_of)
 
 
 @compiled_inner
-def find_longest(h: PartHistory) -> tuple[int, Ints, int]:
+def find_longest(h: PartHistory) -> tuple[int, Int32s, int]:
     """A verdict (-1: not decided yet), its witness, and the get with the longest content (-1: none)."""
     longest, other = -1, -1
     for i in range(len(h.call)):
@@ -76,7 +77,7 @@ def find_longest(h: PartHistory) -> tuple[int, Ints, int]:
 
 
 @compiled_inner
-def lay_out_positions(h: PartHistory, content: Ints, local_of: Ints) -> Positions:
+def lay_out_positions(h: PartHistory, content: Int32s, local_of: Int32s) -> Positions:
     """The positions of a content, none of them filled. Gets with a shorter content block the rest of it."""
     length = len(content)
     value, blocker = np.empty(length, np.int32), np.full(length + 1, -1, np.int32)
@@ -135,7 +136,7 @@ def require(h: PartHistory, p: Positions, i: int) -> int:
 
 
 @compiled_inner
-def reasons(h: PartHistory, p: Positions, i: int) -> Ints:
+def reasons(h: PartHistory, p: Positions, i: int) -> Int32s:
     """The operations that prove that a position is filled when operation i ends.
 
     For an append these are appends of the same value within a stretch of time, one more than the positions filled in
@@ -158,7 +159,7 @@ def reasons(h: PartHistory, p: Positions, i: int) -> Ints:
 
 
 @compiled_inner
-def check_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints) -> tuple[int, Ints]:
+def check_appends(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s) -> tuple[int, Int32s]:
     """Fill the positions as late as possible. UNDECIDED if the history has a put."""
     verdict, witness, longest = find_longest(h)
     if verdict >= 0:

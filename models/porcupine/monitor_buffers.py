@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner
+from ..arrays import Int32s
+from ..compiled import compiled_inner
 from .machine import APPEND, DEQUEUE, DEQUEUE_ANY, INSERT, LENGTH, POP, POP_ANY
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
@@ -14,12 +15,12 @@ from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witn
 class Values(NamedTuple):
     """The values of a buffer that were certainly inserted, ascending: operations, and their times."""
 
-    put: Ints
-    take: Ints  # -1 if never taken
-    put_call: Ints
-    put_end: Ints
-    take_call: Ints
-    take_end: Ints
+    put: Int32s
+    take: Int32s  # -1 if never taken
+    put_call: Int32s
+    put_end: Int32s
+    take_call: Int32s
+    take_end: Int32s
 
 
 @compiled_inner
@@ -68,7 +69,7 @@ def collect(h: PartHistory):  # type: ignore[no-untyped-def]
 
 
 @compiled_inner
-def certain(v: Values, never: int) -> Ints:
+def certain(v: Values, never: int) -> Int32s:
     """The number of values that are certainly present from each time until the next."""
     cover = np.zeros(never + 2, np.int32)
     for k in range(len(v.put)):
@@ -81,7 +82,7 @@ def certain(v: Values, never: int) -> Ints:
 
 
 @compiled_inner
-def covering_operations(v: Values, above: int, low: int, high: int, never: int) -> Ints:
+def covering_operations(v: Values, above: int, low: int, high: int, never: int) -> Int32s:
     """The operations of the fewest values > `above` such that, from low to high, at least one is certainly present."""
     last = np.full(never + 1, -1, np.int32)
     for k in range(above + 1, len(v.put)):
@@ -106,7 +107,7 @@ def covering_operations(v: Values, above: int, low: int, high: int, never: int) 
 
 
 @compiled_inner
-def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
+def find_never_empty(h: PartHistory, v: Values, cover: Int32s) -> Int32s:
     """The witness against an operation that found the buffer empty while values were certainly present."""
     empty = np.zeros(len(cover) + 1, np.int32)
     for time in range(len(cover)):
@@ -119,7 +120,7 @@ def find_never_empty(h: PartHistory, v: Values, cover: Ints) -> Ints:
 
 
 @compiled_inner
-def check_queue(v: Values, never: int) -> tuple[int, Ints]:
+def check_queue(v: Values, never: int) -> tuple[int, Int32s]:
     """First in, first out: no value is taken before another that was certainly put earlier."""
     called, ended = np.full(never + 1, -1, np.int32), np.full(never + 1, -1, np.int32)
     for k in range(len(v.put)):
@@ -137,7 +138,7 @@ def check_queue(v: Values, never: int) -> tuple[int, Ints]:
 
 
 @compiled_inner
-def root_of(free: Ints, time: int) -> int:
+def root_of(free: Int32s, time: int) -> int:
     """The first uncovered time at or after this one (union-find with path compression)."""
     root = time
     while free[root] != root:
@@ -148,7 +149,7 @@ def root_of(free: Ints, time: int) -> int:
 
 
 @compiled_inner
-def check_priority_queue(v: Values, never: int) -> tuple[int, Ints]:
+def check_priority_queue(v: Values, never: int) -> tuple[int, Int32s]:
     """Each take needs a moment at which no value of higher priority is certainly present.
 
     That suffices: at a moment when no value is certainly present, each may be moved before or after it, so the

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner
+from ..arrays import Int32s
+from ..compiled import compiled_inner
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
 
@@ -12,7 +13,7 @@ UNSEEN = -2  # instead of a value: no operation returned this offset; -1 is a va
 
 
 @compiled_inner
-def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints):  # type: ignore[no-untyped-def]
+def place_appends(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s):  # type: ignore[no-untyped-def]
     """A verdict (-1: not decided yet), its witness, each append's offset (-1: none) and source, and the length.
 
     The source of an offset is the operation that returned it.
@@ -80,7 +81,7 @@ def place_appends(h: PartHistory, units: Ints, word_start: Ints, local_of: Ints)
 
 
 @compiled_inner
-def check_log(h: PartHistory, position: Ints, source: Ints, length: int) -> tuple[int, Ints]:
+def check_log(h: PartHistory, position: Int32s, source: Int32s, length: int) -> tuple[int, Int32s]:
     """Compare the order of offsets with real time: no operation may end before the call of one that precedes it.
 
     An append at offset p has the rank 2p + 1; an operation that found the log p long has the rank 2p. `latest` is, by

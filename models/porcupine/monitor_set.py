@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
+from ..arrays import Int32s
+from ..compiled import compiled_inner, compiled_inner_without_refcounts
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later_of, no_witness
 
@@ -22,27 +23,29 @@ MAX_PROJECTED = 50_000_000  # values times operations
 class Members(NamedTuple):
     """The operations that bound the add and the remove of each value (-1: none), and the time when it is present."""
 
-    add: Ints
-    remove: Ints
-    seen: Ints  # the first to end of those that found the value
-    seen_last: Ints  # the last to be called of those
-    missed: Ints  # the last to be called of those that did not find it
-    low: Ints  # the add takes effect after the call of this operation
-    high: Ints  # and before the end of this one
+    add: Int32s
+    remove: Int32s
+    seen: Int32s  # the first to end of those that found the value
+    seen_last: Int32s  # the last to be called of those
+    missed: Int32s  # the last to be called of those that did not find it
+    low: Int32s  # the add takes effect after the call of this operation
+    high: Int32s  # and before the end of this one
     # If it has to be removed after its add: it is certainly present from `until`, the latest time of the add, to
     # `since`, the earliest of the remove. -1 otherwise.
-    until: Ints
-    since: Ints
-    twice: Ints  # an operation that adds or removes the value again: it is not checked
-    within: Ints  # the read of all elements that was looked at last and has the value
+    until: Int32s
+    since: Int32s
+    twice: Int32s  # an operation that adds or removes the value again: it is not checked
+    within: Int32s  # the read of all elements that was looked at last and has the value
 
 
 class Words(NamedTuple):
     """The elements of reads."""
 
-    units: Ints  # the concatenated elements, by the encoding's numbers
-    start: Ints  # where those of each read start
-    local_of: Ints  # by the encoding's number: the number in this part, -1 if no operation adds, removes or asks for it
+    units: Int32s  # the concatenated elements, by the encoding's numbers
+    start: Int32s  # where those of each read start
+    local_of: (
+        Int32s  # by the encoding's number: the number in this part, -1 if no operation adds, removes or asks for it
+    )
 
 
 @compiled_inner
@@ -165,7 +168,7 @@ def find_contradiction(h: PartHistory, m: Members, words: Words, projected: bool
 
 
 @compiled_inner
-def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
+def check_members(h: PartHistory, words: Words) -> tuple[int, Int32s, Members]:
     """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and the bounds."""
     m = new_members(h.values)
     reads, removes, twice = collect_members(h, m)
@@ -188,7 +191,7 @@ def check_members(h: PartHistory, words: Words) -> tuple[int, Ints, Members]:
 
 
 @compiled_inner
-def sort_reads(h: PartHistory, words: Words) -> tuple[Ints, int]:
+def sort_reads(h: PartHistory, words: Words) -> tuple[Int32s, int]:
     """The completed reads by the number of their elements, then by their calls; and one that no set can have, or -1."""
     count, operations = 0, len(h.call)
     keys = np.empty(operations, np.int64)
@@ -204,7 +207,7 @@ def sort_reads(h: PartHistory, words: Words) -> tuple[Ints, int]:
 
 
 @compiled_inner
-def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[int, Ints]:
+def check_times(h: PartHistory, reads: Int32s, lower: Int32s, upper: Int32s) -> tuple[int, Int32s]:
     """Check that the reads have moments in this order, each after the call of `lower` and before the end of `upper`."""
     count = len(reads)
     lower_of, upper_of = np.arange(count), np.arange(count)  # the reads from which these bounds come
@@ -222,7 +225,7 @@ def check_times(h: PartHistory, reads: Ints, lower: Ints, upper: Ints) -> tuple[
 
 
 @compiled_inner
-def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Ints]:
+def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Int32s]:
     """Check reads of all elements of a set that only grows: they come in the order of their sizes.
 
     A read comes after its own call, the adds of its elements, and everything that must precede the reads before it. It

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner
+from ..arrays import Int32s
+from ..compiled import compiled_inner
 from .monitor_buffers import Values, covering_operations
 from .part_history import ILLEGAL, LINEARIZABLE, no_witness
 
 
 @compiled_inner
-def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
+def add_cover(least: Int32s, added: Int32s, low: int, high: int, by: int) -> None:
     """Add `by` to the cover of the times low..high-1, in a segment tree of sums with the least of each subtree."""
     size = len(least) // 2
     left, right = low + size, high + size
@@ -33,7 +34,7 @@ def add_cover(least: Ints, added: Ints, low: int, high: int, by: int) -> None:
 
 
 @compiled_inner
-def is_covered(added: Ints, time: int) -> bool:
+def is_covered(added: Int32s, time: int) -> bool:
     """Whether a time is covered."""
     node, total = time + len(added) // 2, 0
     while node >= 1:
@@ -43,7 +44,7 @@ def is_covered(added: Ints, time: int) -> bool:
 
 
 @compiled_inner
-def next_uncovered(least: Ints, added: Ints, time: int) -> int:
+def next_uncovered(least: Int32s, added: Int32s, time: int) -> int:
     """The first uncovered time at or after this one; there must be one."""
     size = len(least) // 2
     node = time + size
@@ -66,7 +67,7 @@ def next_uncovered(least: Ints, added: Ints, time: int) -> int:
 
 
 @compiled_inner
-def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
+def set_latest(latest: Int32s, end: Int32s, place: int, k: int) -> None:
     """Set the value (or -1) at an index of a segment tree of the values that are taken last."""
     node = place + len(latest) // 2
     latest[node] = k
@@ -78,7 +79,7 @@ def set_latest(latest: Ints, end: Ints, place: int, k: int) -> None:
 
 
 @compiled_inner
-def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
+def find_latest(latest: Int32s, end: Int32s, low: int, high: int) -> int:
     """The value at the indices low..high-1 that is taken last, or -1."""
     size = len(latest) // 2
     left, right, best = low + size, high + size, -1
@@ -97,7 +98,7 @@ def find_latest(latest: Ints, end: Ints, low: int, high: int) -> int:
 
 
 @compiled_inner
-def check_stack(v: Values, never: int) -> tuple[int, Ints]:
+def check_stack(v: Values, never: int) -> tuple[int, Int32s]:
     """Last in, first out: repeatedly remove the bottom value of each interval in which the stack cannot be empty.
 
     A time is covered if a value is certainly present. At an uncovered time the stack may be empty: each value may be

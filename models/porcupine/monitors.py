@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_inner
+from ..arrays import Int32s
+from ..compiled import compiled, compiled_inner
 from .history import History
 from .machine import CAS, CONTENTS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_appends import check_appends
@@ -27,7 +28,7 @@ from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier
 
 
 @compiled_inner
-def check_register(h: PartHistory) -> tuple[int, Ints]:
+def check_register(h: PartHistory) -> tuple[int, Int32s]:
     """Compare zones: the zone of a write and its reads lies between their first end and their last call.
 
     In a forward zone (first end before last call) the register has the value throughout, so no two may overlap. The
@@ -74,7 +75,7 @@ def check_register(h: PartHistory) -> tuple[int, Ints]:
 
 
 @compiled_inner
-def check_lock(h: PartHistory) -> tuple[int, Ints]:
+def check_lock(h: PartHistory) -> tuple[int, Int32s]:
     """Between the end of an acquire and the call of its release, nobody else holds the lock.
 
     That suffices if each owner does one operation at a time: each may acquire just before this interval and release
@@ -115,7 +116,7 @@ def check_lock(h: PartHistory) -> tuple[int, Ints]:
 
 
 @compiled_inner
-def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
+def check_buffer(kind: int, h: PartHistory) -> tuple[int, Int32s]:
     """Check a queue, a stack or a priority queue."""
     verdict, witness, v = collect(h)
     if verdict >= 0:
@@ -131,7 +132,7 @@ def check_buffer(kind: int, h: PartHistory) -> tuple[int, Ints]:
 
 
 @compiled_inner
-def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tuple[int, Ints]:
+def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Int32s) -> tuple[int, Int32s]:
     """The verdict on one part, and the witness of an illegal one."""
     if kind == REGISTER:
         return check_register(h)
@@ -151,8 +152,8 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Ints) -> tupl
 
 @compiled
 def monitor_parts(
-    history: History, starts: Ints, chosen: Ints, kind: int, machine: Machine, initial: int, values: int
-) -> tuple[Ints, Ints]:
+    history: History, starts: Int32s, chosen: Int32s, kind: int, machine: Machine, initial: int, values: int
+) -> tuple[Int32s, Int32s]:
     """The verdicts on the chosen parts until one is illegal, and its witness.
 
     `history.events` are sorted by part; `starts` has the first one of each part; `values` is how many the code numbers.

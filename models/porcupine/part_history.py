@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import Ints, compiled_inner, compiled_inner_without_refcounts
+from ..arrays import Int32s
+from ..compiled import compiled_inner, compiled_inner_without_refcounts
 from .machine import APPEND, CAS, DEQUEUE, DEQUEUE_ANY, POP_ANY, READ
 
 LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
@@ -15,32 +16,32 @@ LINEARIZABLE, ILLEGAL, UNDECIDED = range(3)
 class PartHistory(NamedTuple):
     """Operations in the order of their calls. Times are indices into the part's events, so no two are equal."""
 
-    instruction: Ints  # of machine.py
+    instruction: Int32s  # of machine.py
     # The value's number in this part, in the order of the encoding's numbers; the argument if it is not a value.
-    value: Ints
-    extra: Ints  # the second argument
-    call: Ints
-    end: Ints  # `never`: the operation is pending
-    origin: Ints  # the index in the whole history
+    value: Int32s
+    extra: Int32s  # the second argument
+    call: Int32s
+    end: Int32s  # `never`: the operation is pending
+    origin: Int32s  # the index in the whole history
     never: int
     values: int  # the number of values
     initial: int  # the number of the initial value, -1 if no operation has it
 
 
 @compiled_inner
-def no_witness() -> Ints:
+def no_witness() -> Int32s:
     """An empty witness, of a history that is not illegal."""
     return np.empty(0, np.int32)
 
 
 @compiled_inner_without_refcounts
-def later_of(times: Ints, i: int, j: int) -> int:
+def later_of(times: Int32s, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the later time."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
 @compiled_inner_without_refcounts
-def earlier(times: Ints, i: int, j: int) -> int:
+def earlier(times: Int32s, i: int, j: int) -> int:
     """Whichever of two operations (-1: none) has the earlier time."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
@@ -54,7 +55,7 @@ def has_value(instruction: int) -> bool:
 
 @compiled_inner
 def select_part(
-    events: Ints, action_of: Ints, code: Ints, initial: int, local_of: Ints, number_of: Ints
+    events: Int32s, action_of: Int32s, code: Int32s, initial: int, local_of: Int32s, number_of: Int32s
 ) -> PartHistory:
     """One part of a history. Sets `local_of` of each value (-1 before) to the value's number in this part."""
     never, count = len(events), 0

@@ -6,14 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import (
-    Ints,
-    Longs,
-    compiled,
-    compiled_inner,
-    compiled_inner_without_refcounts,
-    compiled_without_refcounts,
-)
+from ..arrays import Int32s, Ints
+from ..compiled import compiled, compiled_inner, compiled_inner_without_refcounts, compiled_without_refcounts
 from .layout import Layout
 from .machine import Machine, step, with_trie
 from .trie import NOT_KNOWN, Trie, copy_into, grown, new_trie, place_of
@@ -34,35 +28,35 @@ class Search(NamedTuple):
     """The arrays of one search over n completed operations."""
 
     # The history: fixed.
-    action: Ints  # of a completed operation
-    slot: Ints
-    end_rank: Ints  # the index of its end among all events
-    class_action: Ints  # of a class of pending operations; classes are ordered by their first call
-    class_start: Ints  # where its members start in member_rank; one longer than the classes
-    member_rank: Ints  # the index of their calls among all events, ascending within the class
+    action: Int32s  # of a completed operation
+    slot: Int32s
+    end_rank: Int32s  # the index of its end among all events
+    class_action: Int32s  # of a class of pending operations; classes are ordered by their first call
+    class_start: Int32s  # where its members start in member_rank; one longer than the classes
+    member_rank: Int32s  # the index of their calls among all events, ascending within the class
     # The path to the present configuration.
-    after: Ints  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
-    before: Ints
-    observes: Ints  # 1 for an action that never changes a state
-    path: Ints  # configurations from the first to the present, by depth
-    used: Ints  # members used of each class
+    after: Int32s  # linked list of calls (0..n-1) and ends (n..2n-1) not linearized; 2n is its head
+    before: Int32s
+    observes: Int32s  # 1 for an action that never changes a state
+    path: Int32s  # configurations from the first to the present, by depth
+    used: Int32s  # members used of each class
     # Scratch of one expansion.
-    candidates: Ints  # the completed operations that may be next
-    candidate_states: Ints  # the states after them
-    candidate_orders: Ints  # their sort keys
-    candidate_of: Ints  # by action: its index in candidates, -1 between expansions
-    registers: Longs
-    waiting_head: Ints  # by front: the latest configuration that waits there, -1 for none
+    candidates: Int32s  # the completed operations that may be next
+    candidate_states: Int32s  # the states after them
+    candidate_orders: Int32s  # their sort keys
+    candidate_of: Int32s  # by action: its index in candidates, -1 between expansions
+    registers: Ints
+    waiting_head: Int32s  # by front: the latest configuration that waits there, -1 for none
     # The configurations, and where the search goes next.
-    configs: Ints  # a row each
-    memo: Ints  # hash table: row + 1, 0 where empty; its length is a power of two
-    stack: Ints
-    waiting_next: Ints  # by waiting configuration: the one that came before it
+    configs: Int32s  # a row each
+    memo: Int32s  # hash table: row + 1, 0 where empty; its length is a power of two
+    stack: Int32s
+    waiting_next: Int32s  # by waiting configuration: the one that came before it
     # The step table, a hash table, and the multisets of classes of used pending operations.
-    step_keys: Longs  # state << 32 | action, plus 1; 0 where empty
-    step_values: Ints
+    step_keys: Ints  # state << 32 | action, plus 1; 0 where empty
+    step_values: Int32s
     bags: Trie
-    requests: Longs  # two columns: the pairs of state and action whose steps the caller has to add
+    requests: Ints  # two columns: the pairs of state and action whose steps the caller has to add
     machine: Machine  # the compiled steps of a built-in model; then the step table stays empty
 
 
@@ -70,7 +64,7 @@ AT_CONFIGS, AT_STEPS, AT_BAGS, AT_REQUESTS = map(Search._fields.index, ("configs
 
 
 @compiled
-def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, candidate_of: Ints) -> Search:
+def new_search(layout: Layout, machine: Machine, observes: Int32s, initial: int, candidate_of: Int32s) -> Search:
     """A search at its start; `initial` is the number of the first state; `candidate_of` has a -1 for each action."""
     n, members, kinds = len(layout.number), len(layout.member), len(layout.class_action)
     room = layout.slots + kinds + 2
@@ -120,7 +114,7 @@ def new_search(layout: Layout, machine: Machine, observes: Ints, initial: int, c
 
 
 @compiled_inner
-def longer(array: Ints, length: int) -> Ints:
+def longer(array: Int32s, length: int) -> Int32s:
     """A copy of an array, lengthened."""
     copy = np.empty(length, np.int32)
     copy_into(copy, array)
@@ -174,7 +168,7 @@ def step_of(s: Search, state: int, action: int) -> int:
 
 
 @compiled_without_refcounts
-def add_steps(s: Search, steps: Longs) -> None:
+def add_steps(s: Search, steps: Ints) -> None:
     """Add rows of (state, action, state after) to the step table, which must have room."""
     for i in range(len(steps)):
         key = ((steps[i, 0] << 32) | steps[i, 1]) + 1
@@ -185,7 +179,7 @@ def add_steps(s: Search, steps: Longs) -> None:
 
 
 @compiled_inner_without_refcounts
-def hash_of(configs: Ints, row: int, size: int) -> int:
+def hash_of(configs: Int32s, row: int, size: int) -> int:
     """The index in a memo of this size (a power of two) at which probing for a configuration starts."""
     mixed = 0
     for column in range(FRONT, configs.shape[1]):
@@ -195,7 +189,7 @@ def hash_of(configs: Ints, row: int, size: int) -> int:
 
 
 @compiled_inner_without_refcounts
-def add_to_memo(configs: Ints, count: int, memo: Ints) -> None:
+def add_to_memo(configs: Int32s, count: int, memo: Int32s) -> None:
     """Add the first `count` configurations, all different, to an empty memo."""
     for row in range(count):
         place = hash_of(configs, row, len(memo))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..compiled import Ints, compiled, compiled_inner_without_refcounts
+from ..arrays import Int32s
+from ..compiled import compiled, compiled_inner_without_refcounts
 from .history import History
 from .layout import lay_out, trace
 from .machine import Machine, step, with_room
@@ -16,7 +17,7 @@ MAX_ROOM = 1 << 18  # rows of an array of a short search
 
 
 @compiled_inner_without_refcounts
-def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int, order: Ints) -> int:
+def place_by_ends(events: Int32s, action_of: Int32s, machine: Machine, initial: int, order: Int32s) -> int:
     """Linearize the completed operations in the order of their ends, without the pending ones.
 
     That order never contradicts real time, and decides most histories with few concurrent operations. Returns FOUND;
@@ -39,7 +40,7 @@ def place_by_ends(events: Ints, action_of: Ints, machine: Machine, initial: int,
 
 
 @compiled
-def search_parts(history: History, starts: Ints, instructions: Machine, initial: int, chosen: Ints, fuel: int):  # type: ignore[no-untyped-def]
+def search_parts(history: History, starts: Int32s, instructions: Machine, initial: int, chosen: Int32s, fuel: int):  # type: ignore[no-untyped-def]
     """Search the chosen parts of a history, each with `fuel` candidates, until one is illegal.
 
     `history.events` are sorted by part; `starts` has the first one of each part. Returns the illegal part (-1: none);

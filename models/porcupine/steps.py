@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from ..arrays import Int32s
 from ..operations import Action, Model, ModelError
 
 if TYPE_CHECKING:
     from .encoding import Encoding
-    from .history import Ints
 
 IMPOSSIBLE = -1  # instead of a state: the action cannot have this result here
 MAX_PATHS = 8  # partial linearizations that are reported at most
@@ -54,7 +54,7 @@ class Steps:
     """The steps that a search needs: the model is called once for each pair of a state and an action."""
 
     def __init__(
-        self, model: Model[Any], actions: Sequence[Action], observes: Ints, encoding: Encoding | None = None
+        self, model: Model[Any], actions: Sequence[Action], observes: Int32s, encoding: Encoding | None = None
     ) -> None:
         self.model, self.actions, self.observes = model, actions, observes
         self.encoding = encoding  # if given, the steps are compiled, and the model is never called

@@ -9,14 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..compiled import (
-    Ints,
-    Longs,
-    compiled,
-    compiled_inner,
-    compiled_inner_without_refcounts,
-    compiled_without_refcounts,
-)
+from ..arrays import Int32s, Ints
+from ..compiled import compiled, compiled_inner, compiled_inner_without_refcounts, compiled_without_refcounts
 
 NOT_KNOWN = -2  # instead of a node: there is no room for it
 
@@ -28,22 +22,22 @@ PARENT, LABEL, SIZE, DEPTH, JUMP, FIRST, LINK, COLUMNS = range(8)
 class Trie(NamedTuple):
     """The nodes, and a hash table of their children."""
 
-    nodes: Ints  # a row each
-    keys: Longs  # node << 32 | label, plus 1; 0 where empty
-    values: Ints  # the child
-    made: Ints  # [number of nodes]
-    scratch: Ints  # room for the labels of a node
+    nodes: Int32s  # a row each
+    keys: Ints  # node << 32 | label, plus 1; 0 where empty
+    values: Int32s  # the child
+    made: Int32s  # [number of nodes]
+    scratch: Int32s  # room for the labels of a node
 
 
 @compiled_without_refcounts
-def copy_into(target: Ints, source: Ints) -> None:
+def copy_into(target: Int32s, source: Int32s) -> None:
     """Copy an array to the start of another. An assignment to a slice would compile the sentence of its error, too."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
 @compiled_inner_without_refcounts
-def place_of(keys: Longs, key: int) -> int:
+def place_of(keys: Ints, key: int) -> int:
     """The index of a key in a hash table with open addressing, or the empty one where it would go."""
     size = len(keys) - 1
     mixed = key * 0x9E3779B97F4A7C1
@@ -54,7 +48,7 @@ def place_of(keys: Longs, key: int) -> int:
 
 
 @compiled_without_refcounts
-def rehash(keys: Longs, values: Ints, new_keys: Longs, new_values: Ints) -> None:
+def rehash(keys: Ints, values: Int32s, new_keys: Ints, new_values: Int32s) -> None:
     """Copy a hash table into a larger, empty one."""
     for i in range(len(keys)):
         if keys[i] != 0:
