@@ -1,4 +1,4 @@
-"""The types of arrays."""
+"""The types of numpy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numba decorators of all compiled loops, and the types of their arrays."""
+"""The numba decorators of all compiled loops."""
 
 from __future__ import annotations
 

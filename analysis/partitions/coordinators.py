@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from ...histories.evidence.tables import RECORDS, STEPS, Schema, empty
+from ...histories.evidence.tables import RECORDS, STEPS, empty
+from ...histories.tables import Schema
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once

@@ -16,12 +16,13 @@ import numpy as np
 import polars as pl
 
 from ...histories.evidence.tables import LOCATION, RECORDS
+from ...histories.tables import Schema
 
 if TYPE_CHECKING:
     from ...histories.evidence.record_filter import BloomFilter
 
 JOB_BYTES = 32 << 20  # the part of one file that a task decodes at once
-IDENTICAL = {
+IDENTICAL: Schema = {
     "snapshot": pl.String,
     "broker": pl.String,
     "first_offset": pl.Int64,

@@ -22,10 +22,9 @@ from ...histories.evidence.tables import (
     LOG_EVENTS,
     RECORDS,
     SEGMENTS,
-    Schema,
     empty,
 )
-from ...histories.tables import collect, complete
+from ...histories.tables import Schema, collect, complete
 from ..cached import cached_property
 from ..extremes import greatest
 from .identical_batches import IDENTICAL

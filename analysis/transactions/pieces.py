@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.tables import Schema
+from ...histories.tables import Schema
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import with_aborted
 from ..replicas.resolved_outcomes import missing_leader_log

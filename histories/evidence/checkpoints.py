@@ -14,7 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Row, Schema, damage_row, unreadable_row
+from ..tables import Schema
+from .tables import CHECKPOINTS, DAMAGE, EPOCHS, PROPERTIES, Row, damage_row, unreadable_row
 
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 OFFSET_CHECKPOINTS = {

@@ -7,14 +7,13 @@ clock.py relates them to the history's clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
-from ..tables import no_rows
+from ..tables import Schema, no_rows
 
-Schema = Mapping[str, pl.DataType | type[pl.DataType]]
 Row = dict[str, object]
 
 FINAL = ""  # the snapshot at the end of the run: the folder brokers/
