@@ -171,7 +171,7 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
 
 
 def _maybe_compacted(history: Path) -> set[str]:
-    """The values with the key of a tombstone that was not acknowledged, so that it may have been behind them."""
+    """The values with the key of a later send, or of a tombstone without an offset, which may have been behind them."""
     events = [event for event in map(json.loads, history.read_text().splitlines()) if event["f"] == "send"]
     acknowledged = {(event["process"], event["op"]) for event in events if event["type"] == "ok"}
     of_key: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
@@ -182,6 +182,7 @@ def _maybe_compacted(history: Path) -> set[str]:
     for own in of_key.values():
         if any(one["value"] is None and (one["process"], one["op"]) not in acknowledged for one in own):
             found.update(one["value"] for one in own if one["value"] is not None)
+        found.update(one["value"] for one in own[:-1] if one["value"] is not None)
     return found
 
 
@@ -196,17 +197,21 @@ def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
 
 def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared, compacted: bool, unknown: set[str]) -> None:
     lost, on_no_replica = lost_values(truth)
+    if compacted:
+        lost = {value for value in lost if not value.startswith("tombstone@")}
     absent = values_of(found, "acknowledged-absent")
     if compacted:
-        unknown = ((lost | on_no_replica) & unknown) - absent
+        unknown = ((lost | on_no_replica) & unknown) - values_of(found, "acknowledged-absent", "lost-write", "unseen")
         compared.counts["lost records that compaction may explain"] += len(unknown)
         lost, on_no_replica = lost - unknown, on_no_replica - unknown
-    compared.compare("lost records, by brokers", lost | on_no_replica, absent)
+    # What compaction may remove in the end is not absent, though a truncation removed it.
+    by_brokers = (lost | on_no_replica) & absent if compacted else lost | on_no_replica
+    compared.compare("lost records, by brokers", by_brokers, absent)
     if truth["final"]:
         judged = values_of(found, "lost-write", "unseen")
         if compacted:
             # Compaction may explain a missing offset, but not in the brokers' logs that its key has no newer record.
-            # The truth has no lost tombstones, as compaction removes them.
+            # Compaction removes tombstones, too.
             judged |= absent - on_no_replica
             judged = {value for value in judged if not value.startswith("tombstone@")}
         compared.compare("lost records, by clients", lost, judged)

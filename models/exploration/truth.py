@@ -60,7 +60,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """Acknowledged values that are gone, in the order of their offsets.
 
     A partition without a leader at the end has lost nothing yet: its records may come back. A value at another offset,
-    written by an earlier attempt, is not lost. On a compacted topic only the newest record of a key can be lost.
+    written by an earlier attempt, is not lost. Nor is a record that compaction removed: its log still has the offset.
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
@@ -71,10 +71,8 @@ def losses(cluster: Cluster) -> list[LostAck]:
         polled = ledger.polled_values.get(partition, {})
         acks = ledger.acks[partition]
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
-        newest = NewestRecords(cluster, partition) if cluster.config.compacts else None
-        for whole, loss in [*((part.until(log.start), loss) for part, loss in acks.lost_before_deletion), *above]:
-            parts = [] if whole is None else [whole] if newest is None else newest.that_must_stay([whole])
-            for part in parts:
+        for part, loss in [*((part.until(log.start), loss) for part, loss in acks.lost_before_deletion), *above]:
+            if part is not None:
                 was_read = _was_polled(polled.get(part.producer, []), part)
                 about = (loss.cause, loss.detail, loss.time, loss.leader, loss.epoch)
                 found.append(LostAck(partition, part, *about, was_read))
