@@ -2,11 +2,14 @@
 
 A coordinator notes a transaction in its partition of __transaction_state before the producer writes. If that log is
 truncated, or a replica without its tail leads it, the next coordinator does not know the transaction and writes no
-marker. The transaction stays open, or the producer's next marker ends it, also with the other outcome.
+marker. The transaction stays open, or the producer's next marker ends it, also with the other outcome. It also stays
+open if all replicas of that log were emptied.
 
 Needs: the transaction in the history, and the brokers' final copies of __transaction_state, undamaged: they have an
 older transaction of the same transactional.id, and none that began while the client was in this one. Compaction would
-have removed the older one.
+have removed the older one. Or all replicas of the partition are empty from offset 0 on, although no marker ended the
+transaction's records. The transactional.id and the number of partitions in run.json decide which partition it is;
+without them all must be empty.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ def explain_ending(part: TransactionPart) -> Attempt:
     """Whether the copies of __transaction_state lack the transaction and have an older one of its producer."""
     if part.decision is not None or part.process is None:
         return NOT_THE_CASE
+    if part.emptied_state is not None:
+        text = f"{part.emptied_state}, so no coordinator knows a transaction of {part.process}"
+        known = Fact(text, "state", partition=part.name)
+        return Attempt(True, [known, part.records_fact(f", and no marker ended {part.them}")], PREVENTED_BY)
     if part.older_transaction is None:
         return needs(f"transactions of producer {part.producer} in __transaction_state from before this one")
     older = part.older_transaction

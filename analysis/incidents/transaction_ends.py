@@ -10,20 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Finding
 from .. import causes
 from ..causes.cases import Explanation
 from ..causes.transaction_part import TransactionPart
-from ..partitions.coordinators import coordinated_transactions, transactions_in_log
+from ..partitions.coordinators import coordinated_transactions, partition_of_id, transactions_in_log
 from ..partitions.evidence import on_clock_of_history
 from ..partitions.partition import Partition, once
 from ..timelines.facts import MS
 from ..transactions.pieces import ABSENT, Pieces
+from ..wording import brokers
 from .incident import MAX_TEXT
 
 Record = dict[str, Any]
 
 CLOCKS_NS = 50 * MS  # between clocks
+STATE_TOPIC, STATE_PARTITIONS, STATE_REPLICAS = "__transaction_state", 50, 3  # by default
 
 
 def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
@@ -80,7 +83,9 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
     is_of_part = (pl.col("offset") == offset) | ((pl.col("offset") > offset) & pl.col("value").is_in(values))
     mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
     process, decision, older = _transaction_of_value(p, producer, record["value"])
-    own = repeated = None
+    own = repeated = emptied = None
+    if process is not None and ending is None and not len(_transactions(p)):
+        emptied = _emptied_state(p, process, record, markers.filter(pl.col("marker") < offset))
     if decision is not None and decision["marker"] is not None:
         own = _first_row(markers.filter(marker=decision["marker"]))
     if ending is not None:
@@ -98,6 +103,7 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         record=record,
         decision=decision,
         older_transaction=older,
+        emptied_state=emptied,
         own_marker=own,
         ending_marker=ending,
         repeated_marker=repeated,
@@ -153,6 +159,31 @@ def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Co
     if np.searchsorted(began, operations["until"][number] + CLOCKS_NS) > end[number] or not first[number]:
         return _Coordinated(process)
     return _Coordinated(process, older=known.row(int(first[number]) - 1, named=True))
+
+
+def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataFrame) -> str | None:
+    """The final copies of the partition of `__transaction_state` that had a client's transactions, if all are empty.
+
+    None unless all copies were collected and no marker before the record may be that of its transaction (late-write).
+    """
+    settings, transactional_id = p.settings, p.settings.processes.get(process, {}).get("transactional.id")
+    topic = settings.topic(STATE_TOPIC)
+    number, factor = topic.get("partitions", STATE_PARTITIONS), topic.get("replication.factor", STATE_REPLICAS)
+    if not isinstance(number, int) or not isinstance(factor, int) or number < 1:
+        return None
+    copies, name, needed = p.state_logs.filter(snapshot=FINAL), f"every partition of {STATE_TOPIC}", number
+    if isinstance(transactional_id, str) and "partitions" in topic:
+        own = partition_of_id(transactional_id, number)
+        copies, name, needed = copies.filter(state_partition=own), f"{STATE_TOPIC}-{own}", 1
+    collected = copies.group_by("state_partition").agg(pl.col("broker").n_unique())["broker"]
+    if len(collected) < needed or (collected < factor).any():
+        return None
+    if not copies.select((pl.col("is_empty") & pl.col("intact")).all()).item():
+        return None
+    began = p.sends.filter(pl.col("txn"), process=process, value=record["value"])["invoked"]
+    last = markers["marker_ns"].max() if not markers["marker_ns"].null_count() else MAX_INT64
+    is_early = not len(markers) or (isinstance(last, int) and len(began) == 1 and last < began[0] - CLOCKS_NS)
+    return f"all copies of {name} are empty ({brokers(sorted(copies['broker'].unique()))})" if is_early else None
 
 
 def _operations(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:

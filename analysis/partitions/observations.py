@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, TRANSACTIONS, empty
+from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, STATE_LOGS, TRANSACTIONS, empty
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, without_key
 from ..cached import cached_property
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition
@@ -93,6 +93,7 @@ class Observations(TopicPartition):
     aborted: pl.DataFrame = field(default_factory=lambda: empty(ABORTED, True))  # from the brokers' .txnindex
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS, True))  # from their producer snapshots
     coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
+    state_logs: pl.DataFrame = field(default_factory=lambda: empty(STATE_LOGS, True))  # copies of __transaction_state
     # The positions of consumers behind reads that a condensed partition lacks (screening/condense.py).
     positions: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSITIONS))
     timeline: Timeline | None = None  # dated facts about it, for causes
@@ -121,7 +122,7 @@ class Observations(TopicPartition):
     @property
     def is_unobserved(self) -> bool:
         """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
-        own = (getattr(self, each.name) for each in fields(self) if each.name != "context")
+        own = (getattr(self, each.name) for each in fields(self) if each.name not in ("context", "state_logs"))
         return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
 
     @cached_property

@@ -105,6 +105,7 @@ def _native(
         replica_logs=logs,
         timeline=timeline,
         resolved_count=resolved_count,
+        **({"state_logs": common.shared["state_logs"]} if "state_logs" in common.shared else {}),
         generation=generation,
         **about,
     )

@@ -17,8 +17,8 @@ from .group_log import read_group_log
 from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
-from .tables import DAMAGE, SEGMENTS, Block, damage_row, located
-from .transaction_log import read_transaction_log
+from .tables import DAMAGE, SEGMENTS, STATE_LOGS, Block, damage_row, located
+from .transaction_log import is_empty_log, read_transaction_log
 
 if TYPE_CHECKING:
     from .segments import Segment
@@ -38,7 +38,11 @@ def read_part(part: Part) -> list[Block]:
         frame = frame.with_columns(intact=pl.lit(False))
     # Brokers rebuild their files about producers from the log: damage there, or in a whole folder, is of no partition.
     damaged = part if part.kind in ("epochs", "properties") else replace(part, topic=None, partition=None)
-    return [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]
+    blocks = [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]
+    if part.kind == "transactions":
+        copy = {"state_partition": part.partition, "is_empty": is_empty_log(part.path), "intact": not part.reason}
+        blocks += _blocks("state_logs", replace(part, topic=None, partition=None), pl.DataFrame([copy], STATE_LOGS))
+    return blocks
 
 
 def _blocks(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:

@@ -173,6 +173,13 @@ TRANSACTIONS: Schema = {
     "intact": pl.Boolean,  # whether all records of this copy could be read
 }
 
+# One row for each copy of a partition of __transaction_state; the file is its folder.
+STATE_LOGS: Schema = {
+    "state_partition": pl.Int32,
+    "is_empty": pl.Boolean,  # without any record, from offset 0 on
+    "intact": pl.Boolean,  # whether all of its files could be read
+}
+
 # One row for each aborted transaction in the .txnindex of a segment.
 ABORTED: Schema = {
     "producer_id": pl.Int64,

@@ -87,3 +87,9 @@ def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     replay = _Replay()
     damage, is_intact = replay_log(folder, replay.apply)
     return replay.table().with_columns(intact=pl.lit(is_intact)), damage
+
+
+def is_empty_log(folder: Path) -> bool:
+    """Whether a log has no record and begins at offset 0, as one that was just created."""
+    segments = [path for path in folder.glob("*.log") if path.stem.isdecimal()]
+    return bool(segments) and all(path.is_file() and not path.stat().st_size + int(path.stem) for path in segments)

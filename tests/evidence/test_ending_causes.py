@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from campaign import IS_CAMPAIGN
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.incidents.joining import incidents_of, rows_of
 from logjudge.analysis.inspect.open_partitions import Inspected
+from logjudge.analysis.partitions.coordinators import partition_of_id
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -304,3 +307,50 @@ def test_causes_of_torn_transactions_are_the_same_on_spark(spark: Any, tmp_path:
     assert there.causes() == here.causes()
     assert "repeated-marker" in here.findings()["cause"].to_list()
     assert there.findings().to_dicts() == here.findings().to_dicts()
+
+
+TIMEOUT = {"transaction.timeout.ms": 60_000}
+EMPTIED = {
+    "all copies of all partitions are empty": ((0, 1, 2), range(5), {}, "transaction-state-lost"),
+    "one copy was not collected": ((0, 1), range(5), {}, "unknown"),
+    "one partition was not collected": ((0, 1, 2), range(4), {}, "unknown"),
+    "the partition of the id is empty": ((0, 1, 2), (4,), {"transactional.id": "r"}, "transaction-state-lost"),
+    "the partition of another id is empty": ((0, 1, 2), (4,), {"transactional.id": "t"}, "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+def test_an_emptied_transaction_state_explains_a_hanging_transaction(name: str, tmp_path: Path) -> None:
+    copies, numbers, about, cause = EMPTIED[name]
+    events = [*written(("a", "info", (4, 6))), *send("z", 2, 600, 0), *contact(2_000_000)]
+    folder = write_run(tmp_path, {0: "z 7a z", 1: "z 7A z"}, events, processes={"t": {**TIMEOUT, **about}})
+    config = json.loads((folder / "run.json").read_text())
+    config["topics"]["__transaction_state"] |= {"replication.factor": 3, "partitions": 5}
+    (folder / "run.json").write_text(json.dumps(config))
+    for broker, number in product(copies, numbers):
+        state = folder / "brokers" / str(broker) / "data" / f"__transaction_state-{number}"
+        state.mkdir(parents=True)
+        (state / SEGMENT).touch()
+    _, explanations = causes(folder, "hanging-transaction")
+    assert {one["cause"] for one in explanations} == {cause}
+    if cause != "unknown":
+        assert "are empty (brokers 0, 1, 2)" in explanations[0]["chain"][0]["says"]
+
+
+def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path: Path) -> None:
+    case = CASES["a late write hangs"]
+    events = [*case.events[:-2], *contact(2_000_000)]
+    folder = write_run(tmp_path, dict(enumerate(case.logs)), events, processes={"t": TIMEOUT})
+    config = json.loads((folder / "run.json").read_text())
+    assert config["topics"]["__transaction_state"]["replication.factor"] == 1
+    state = folder / "brokers" / "1" / "data" / "__transaction_state-0"
+    state.mkdir()
+    (state / SEGMENT).touch()
+    _, explanations = causes(folder, "hanging-transaction")
+    assert {one["cause"] for one in explanations} == {"unknown"}
+
+
+@pytest.mark.parametrize(("text", "number"), [("t", 116 % 50), ("transfer-1", 21), ("polygenelubricants", 0)])
+def test_the_partition_of_a_transactional_id_is_that_of_kafka(text: str, number: int) -> None:
+    """The last text has the hash -2^31, whose absolute value Kafka takes as 0."""
+    assert partition_of_id(text, 50) == number
