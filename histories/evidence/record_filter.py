@@ -53,7 +53,7 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
         "values": [_hashes_of(values, _VALUE)],
         "keys": [_hashes_of(keys, _KEY)],
         "offsets": [offsets.drop_nulls().unique()],
-        "stand_ins": [bool(values.str.starts_with("bytes:").any())],
+        "has_digests": [bool(values.str.starts_with("bytes:").any())],
         "cleaned": [table == "checkpoints" and "cleaned" in frame["name"]],
     }
     return pl.DataFrame(row, schema=LOOKUPS)
@@ -62,11 +62,11 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
     """The filter of all rows of LOOKUPS; None if any record may be referred to.
 
-    Any record may be meant if the history has the digest of a value instead of the value (`stand_ins`). Keys only
+    Any record may be meant if the history has the digest of a value instead of the value (`has_digests`). Keys only
     matter on compacted topics, where a later record with the same key replaces one. `compacted` is None if the
     configuration of the topic is unknown.
     """
-    if lookups["stand_ins"].any():
+    if lookups["has_digests"].any():
         return None
     needs_keys = lookups["cleaned"].any() if compacted is None else compacted
     hashes = pl.concat([lookups[name].explode().drop_nulls() for name in ("values", *(["keys"] if needs_keys else []))])

@@ -69,7 +69,7 @@ LOOKUPS: Schema = {
     "values": pl.List(pl.UInt64),
     "keys": pl.List(pl.UInt64),
     "offsets": pl.List(pl.Int64),
-    "stand_ins": pl.Boolean,  # a value may be the digest of one that is not text
+    "has_digests": pl.Boolean,  # whether a value may be the digest of one that is not text
     "cleaned": pl.Boolean,  # the log cleaner has compacted the log
 }
 

@@ -88,21 +88,21 @@ def _blocks(blob: bytes) -> Iterator[bytes]:
 def _parse(lines: list[bytes]) -> tuple[pl.DataFrame, pl.DataFrame]:
     from . import jepsen_columns  # pyarrow, which it uses, takes a while to load
 
-    events, read = jepsen_columns.read(lines)
-    left = (~read).nonzero()[0].tolist()
-    whole = _operations_of_several_lines(lines, left)
-    followed = {number + more for number, text in whole.items() for more in range(1, text.count(b"\n") + 1)}
-    alone = [whole.get(number, line) for number, line in enumerate(lines)] if whole else lines
-    rows, malformed = parse_each(alone, [number for number in left if number not in followed], event)
+    events, is_read = jepsen_columns.read(lines)
+    unread = (~is_read).nonzero()[0].tolist()
+    joined = _operations_of_several_lines(lines, unread)
+    continuations = {number + more for number, text in joined.items() for more in range(1, text.count(b"\n") + 1)}
+    texts = [joined.get(number, line) for number, line in enumerate(lines)] if joined else lines
+    rows, malformed = parse_each(texts, [number for number in unread if number not in continuations], event)
     if rows:
         events = pl.concat([events, pl.DataFrame(rows, schema=EVENTS)]).sort("line")
     return events, malformed
 
 
-def _operations_of_several_lines(lines: list[bytes], left: list[int]) -> dict[int, bytes]:
+def _operations_of_several_lines(lines: list[bytes], unread: list[int]) -> dict[int, bytes]:
     """The texts of forms that go on in lines that begin with a blank, by the number of their first line."""
     runs: list[list[int]] = []  # adjacent lines, all but the first with a blank
-    for before, number in pairwise([-2, *left]):
+    for before, number in pairwise([-2, *unread]):
         if number - 1 == before and lines[number][:1] in (b" ", b"\t"):
             runs[-1].append(number)
         else:
