@@ -232,17 +232,14 @@ class Moment:
 def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tuple[list[IncidentFindings], int]:
     """The worst incidents that have findings, and the number of findings that only belong to other incidents."""
     found = [incident for incident in incidents if incident.findings][:MAX_INCIDENTS]
-    ids = {incident.number: incident.findings[:MAX_FINDINGS] for incident in found}
-    names = [name for listed in ids.values() for name in listed]
+    names = [name for incident in found for name in incident.findings[:MAX_FINDINGS]]
     rows = {row["id"]: row for row in findings.filter(pl.col("id").is_in(names)).iter_rows(named=True)}
+    listed = []
+    for incident in found:
+        worst, *others = (rows[name] for name in incident.findings[:MAX_FINDINGS])
+        listed.append(IncidentFindings(incident, worst, others, len(incident.findings) - 1 - len(others)))
     shown = {name for incident in found for name in incident.findings}
-    return [
-        IncidentFindings(
-            incident, rows[first], [rows[name] for name in others], len(incident.findings) - 1 - len(others)
-        )
-        for incident in found
-        for first, *others in [ids[incident.number]]
-    ], len(findings) - len(shown)
+    return listed, len(findings) - len(shown)
 
 
 def timeline(
