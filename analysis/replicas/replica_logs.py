@@ -28,6 +28,7 @@ from ...histories.tables import Schema, collect, complete
 from ..cached import cached_property
 from ..extremes import greatest
 from .identical_batches import IDENTICAL
+from .misplaced_batches import as_damage, misplaced_batches, without_batches
 from .missing_logs import BASE_IN_NAME, Collected, MissingLog, missing_logs
 from .tiered import without_remote_segments
 
@@ -237,10 +238,14 @@ class ReplicaLogs(TopicPartition):
             return pl.DataFrame(schema={**found, **brokers, "sides": pl.String, "key": pl.String})
         sides = (
             identified.join(differ.lazy(), on=at)
+            # A log with several records at one offset is damaged there, and cannot be compared.
+            .filter(pl.col("identity").n_unique().over(*at, "broker") == 1)
             .sort(*at, "broker")
             .with_columns(like=pl.col("broker").first().over(*at, "identity"))
             .group_by(*at, "position", maintain_order=True)
-            .agg(brokers="broker", sides=pl.col("like").str.join("|"))
+            .agg(brokers="broker", sides=pl.col("like").str.join("|"), differ=pl.col("like").n_unique() > 1)
+            .filter("differ")
+            .drop("differ")
             .with_columns(key=pl.concat_str(pl.col("brokers").list.join(","), pl.lit("/"), "sides"))
         )
         return collect(sides, len(self.records))
@@ -270,6 +275,10 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     # Values are only compared if a dump has no digest: comparing them copies them all.
     same += ["value"] if frames["records"]["digest"].null_count() else []
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
+    misplaced = misplaced_batches(frames["batches"], about.get("is_compacted"))
+    if misplaced.height:
+        frames |= {name: without_batches(frames[name], misplaced) for name in ("batches", "records")}
+        frames["damage"] = pl.concat([frames["damage"], as_damage(misplaced, frames["damage"])])
     if frames["damage"].height and about.get("is_tiered"):
         frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:

@@ -7,7 +7,7 @@ import pytest
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import located
 
-from .conftest import judge_checkpoints, judge_epochs, judge_segments
+from .conftest import judge_checkpoints, judge_divergence, judge_epochs, judge_segments
 from .replica_texts import checkpoints, damage, epochs, joined, logs, of, sends
 
 
@@ -144,6 +144,38 @@ def test_an_unreadable_file_is_unknown():
     assert (len(judged.findings), len(judged.unknowns)) == (0, 1)
 
 
-def test_offsets_must_rise_within_a_log():
-    found = judge_segments(of(logs("1: 0a 2c 1b 3d")), sends()).findings
-    assert [(f.rule, f.first_offset) for f in found] == [("log-corruption", 1)]
+@pytest.mark.parametrize(
+    ("text", "is_compacted", "places"),
+    [
+        ("1: 0a 2c 1b 3d", False, [(1, 2), (1, 2)]),  # either may be the wrong one
+        ("1: 0a 1b 2c 0d", True, [(3, None)]),
+        ("1: 0a 1b 2c 9d", False, [(3, None)]),
+        ("1: 0a 1b 2c 9d", True, []),  # compaction leaves gaps
+        ("1: 0a 1b 2c 9d", None, []),
+        ("1: 7a 1b 2c 3d", False, [(0, 0)]),
+        ("1: 7a 8b 9c", True, []),
+    ],
+)
+def test_offsets_must_rise_within_a_log(text, is_compacted, places):
+    whole = "\n2: 0a 1b 2c 3d"
+    replica_logs = of(logs(text + whole), is_compacted=is_compacted)
+    found = judge_segments(replica_logs, sends()).findings
+    assert [(f.rule, f.first_offset, f.last_offset) for f in found] == [("log-corruption", *place) for place in places]
+    if places:
+        assert not judge_divergence(replica_logs, sends()).findings
+
+
+def test_the_last_batch_may_come_after_a_gap_of_damage():
+    tables = logs("1: 0a 1b 2c 9d")
+    tables["batches"] = tables["batches"].with_columns(
+        byte=pl.col("byte") + pl.when(base_offset=9).then(50).otherwise(0)
+    )
+    assert not judge_segments(of(tables, is_compacted=False), sends()).findings
+
+
+def test_a_log_with_two_records_at_one_offset_is_not_compared_there():
+    replica_logs = of(logs("1: 0a 1b 2c 0x 1y\n2: 0a 1b 2d"))
+    found = judge_divergence(replica_logs, sends("c@2", "d@2")).findings
+    assert [(f.first_offset, f.last_offset) for f in found] == [(2, 2)]
+    assert judge_segments(replica_logs, sends()).findings
+    assert not judge_divergence(of(logs("1: 0a 1b 2c 0x 1y")), sends("a@0", "x@0")).findings
