@@ -13,7 +13,8 @@ import pytest
 from command_line import invoke, verdict_in
 from logjudge.analysis.incidents.truncations import first_removed
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
-from logjudge.histories.evidence.tables import BATCHES
+from logjudge.histories.evidence.tables import BATCHES, LOCATION
+from logjudge.histories.tables import complete
 
 Unpack = Callable[[str], Path]
 
@@ -48,8 +49,9 @@ def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
     """One replica's log of batches (first offset, last offset, leader epoch)."""
     schema = {name: BATCHES[name] for name in ("base_offset", "last_offset", "leader_epoch")}
     rows = pl.DataFrame(list(batches), schema, orient="row")
-    location = {"broker": pl.lit("1"), "snapshot": pl.lit(""), "file": pl.lit(f"{0:020d}.log")}
-    return replica_logs_of("orders", 0, {"batches": rows.with_columns(**location)})
+    place = {"broker": pl.lit("1"), "snapshot": pl.lit(""), "file": pl.lit(f"{0:020d}.log"), "crc_ok": True}
+    whole = complete(rows.with_columns(**place, byte=pl.int_range(pl.len())), {**LOCATION, **BATCHES})
+    return replica_logs_of("orders", 0, {"batches": whole})
 
 
 @pytest.mark.parametrize(
