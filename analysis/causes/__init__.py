@@ -56,7 +56,13 @@ from . import (
 )
 from .cases import Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
-from .lost_marker import explanation_of_part, explanation_of_records, lost_marker, lost_marker_of_part
+from .lost_marker import (
+    explanation_of_part,
+    explanation_of_records,
+    lost_marker,
+    lost_marker_of_part,
+    missing_for_abort,
+)
 from .transaction_part import TransactionPart
 
 CAUSES: dict[str, ModuleType] = {
@@ -94,6 +100,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     marker = lost_marker(timeline, lost)
     if marker is not None:
         return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker, lost)
+    if aborted := missing_for_abort(timeline, lost):
+        return Explanation("unknown", missing=[aborted])
     found = _of_logs("explain_loss", timeline, lost)
     if found.cause == "unknown" and lost.last < timeline.replica_logs.remote_below:
         return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])

@@ -33,7 +33,32 @@ class LostMarker:
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
-    """The lost marker of records; None if any of them is missing from the log, or not aborted there."""
+    """The lost marker of records; None if any is missing from the log or not aborted there, or no offset is known."""
+    aborted = _aborted_records(timeline, lost)
+    if aborted is None:
+        return None
+    records, abort = aborted
+    commit = _copy_of_marker(timeline, records, "commit")
+    offset = _offset_of_marker(timeline, records, commit, abort["offset"], abort["leader_epoch"])
+    if offset is None:
+        return None
+    marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
+    facts = [] if commit is None else [_copy_fact(timeline, commit)]
+    return LostMarker(marker, [*facts, _abort_fact(timeline, lost, abort)])
+
+
+def missing_for_abort(timeline: Timeline, lost: Lost) -> str | None:
+    """What is missing to explain records that are in the log, but aborted there; None if they are not."""
+    aborted = _aborted_records(timeline, lost)
+    if aborted is None:
+        return None
+    records = f"{span(lost.first, lost.last)} of {lost.name}"
+    marker = f"the ABORT marker at offset {aborted[1]['offset']}"
+    return f"why {marker} ended {records}, though the client recorded the transaction as committed"
+
+
+def _aborted_records(timeline: Timeline, lost: Lost) -> tuple[_Records, dict[str, Any]] | None:
+    """Records that are in the last log, and the ABORT marker that ended them; None if any is missing or not aborted."""
     logs = timeline.replica_logs
     held = logs.last_records["broker"].unique().sort().to_list()
     broker = logs.leader if logs.leader in held else next(iter(held), None)
@@ -48,14 +73,7 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
         return None
     aborts = (pl.col("producer_id") == producers[0]) & (pl.col("control") == "abort") & (pl.col("offset") > lost.last)
     abort = log.filter(aborts).row(0, named=True)
-    records = _Records(lost.first, lost.last, lost.values[0], producers[0], present["leader_epoch"].max())
-    commit = _copy_of_marker(timeline, records, "commit")
-    offset = _offset_of_marker(timeline, records, commit, abort["offset"], abort["leader_epoch"])
-    if offset is None:
-        return None
-    marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
-    facts = [] if commit is None else [_copy_fact(timeline, commit)]
-    return LostMarker(marker, [*facts, _abort_fact(timeline, lost, abort)])
+    return _Records(lost.first, lost.last, lost.values[0], producers[0], present["leader_epoch"].max()), abort
 
 
 def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker | None:

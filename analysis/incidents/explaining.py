@@ -16,7 +16,7 @@ from .incident import MAX_TEXT
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
-from .transaction_ends import explain_ending
+from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
 
 Record = dict[str, Any]
@@ -64,6 +64,7 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
     explained: list[ExplainedFindings] = []
     if p.timeline is not None and losses:
         explained += explain_losses(p.timeline, losses, sends_of(p))
+    explained = [_with_ending(p, one) for one in explained]
     of_losses = [ExplainedRange(lost, explanation) for _, lost, explanation in explained if lost is not None]
     for finding in findings:
         explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "") if finding.severity != "note" else None
@@ -71,6 +72,15 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
             explained.append(ExplainedFindings([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}
     return sorted(explained, key=lambda item: position[item.findings[0].id])
+
+
+def _with_ending(p: Partition, explained: ExplainedFindings) -> ExplainedFindings:
+    """The explanation of a loss; of acknowledged records that are aborted in the log, why they are, if it is known."""
+    [finding, *others], lost, explanation = explained
+    if others or lost is None or explanation.cause != "unknown" or explanation.readings:
+        return explained
+    ending = explain_aborted(p, replace(finding, first_offset=lost.first, last_offset=lost.last))
+    return explained if ending is None else explained._replace(explanation=ending)
 
 
 def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:

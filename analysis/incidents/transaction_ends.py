@@ -42,6 +42,15 @@ def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
     return _explain_part(p, part)
 
 
+def explain_aborted(p: Partition, finding: Finding) -> Explanation | None:
+    """The proved cause for which acknowledged records are aborted in the leader's last log; None without one."""
+    part = None if finding.first_offset is None else _part_at(p, finding.first_offset, finding.values)
+    if part is None or part.record["value"] not in finding.values or part.ending_marker is None:
+        return None
+    found = _explain_part(p, part) if part.ending_marker["outcome"] == "abort" else None
+    return None if found is None or found.cause == "unknown" else found
+
+
 def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
     """The pieces of transactions; each odd one that is in the log has its explanation, as JSON (Explanation.record)."""
     texts: list[str | None] = []

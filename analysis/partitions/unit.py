@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from ...histories.evidence.tables import STATE_LOGS, empty
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
@@ -105,7 +106,7 @@ def _native(
         replica_logs=logs,
         timeline=timeline,
         resolved_count=resolved_count,
-        **({"state_logs": common.shared["state_logs"]} if "state_logs" in common.shared else {}),
+        state_logs=common.shared.get("state_logs", empty(STATE_LOGS, True)),
         generation=generation,
         **about,
     )

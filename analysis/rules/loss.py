@@ -24,7 +24,15 @@ from .jepsen_absence import unless_left_out
 from .later_epochs import may_have_returned
 from .replica_absent import acknowledged_absent
 from .rule import Result, Row, Rule, distinct, finding, seconds, where
-from .send_evidence import passed_over, sends_with_reads, unknown_ends, unknown_sends, with_later_end, with_other_value
+from .send_evidence import (
+    passed_over,
+    proof_of_loss,
+    sends_with_reads,
+    unknown_ends,
+    unknown_sends,
+    with_later_end,
+    with_other_value,
+)
 
 
 @Rule(
@@ -327,7 +335,7 @@ def _lost_write_finding(p: Partition, run: pl.DataFrame, event: int) -> Finding:
     evidence += [] if one else [(f"{short(last['value'])} acknowledged at offset {last['offset']}", last["at"])]
     return finding(
         p,
-        f"{lost}; {_read_before(p, run)}; {_proof_of_loss(p, run)}",
+        f"{lost}; {_read_before(p, run)}; {proof_of_loss(p, run)}",
         (at, last["offset"]),
         evidence,
         count=len(run),
@@ -352,24 +360,6 @@ def _read_before(p: Partition, run: pl.DataFrame) -> str:
         return f"{read['first_reader'][0]} read it at {seconds(read['first_read'][0])} before it vanished"
     number = "all" if len(read) == len(run) else f"{len(read):,}"
     return f"{some(distinct(read['first_reader']))} had read {number} of them before they vanished"
-
-
-def _proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
-    one, replaced, others = len(run) == 1, int(run["replaced"].sum()), run["other"].drop_nulls()
-    if one and replaced:
-        return f"its offset now holds {short(others[0])}"
-    if replaced == 1:
-        return f"1 of their offsets now holds another record ({short(others[0])})"
-    if replaced:
-        offsets = "their offsets" if replaced == len(run) else f"{replaced:,} of their offsets"
-        return f"{offsets} now hold other records ({short(others[0])}, … {replaced - 1:,} more)"
-    if run["shrunk"].any():
-        return f"a later end offset is {run['later_end'].drop_nulls()[0]}"
-    if run["not_in_logs"].any():
-        return f"the brokers' last logs do not have {'it' if one else 'them'}"
-    if run["absent"].any() and p.final:
-        return f"the final reads reached offset {p.final.end} without {'it' if one else 'them'}"
-    return "a later record was read"
 
 
 def _unseen(p: Partition, run: pl.DataFrame) -> Finding:

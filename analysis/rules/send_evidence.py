@@ -11,7 +11,8 @@ from ...histories.settings import idempotence
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Offsets, Partition
-from ..wording import plural, some_values
+from ..replicas.replica_logs import with_aborted
+from ..wording import brokers, plural, short, some, some_values
 from .rule import MissingSetting, Unknown, missing_isolation_levels
 
 _SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
@@ -193,6 +194,54 @@ def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:
         return []
     shrunk = with_later_end(p, ends, not_lost)
     return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
+
+
+def proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
+    """A clause that states why adjacent lost sends are gone."""
+    one, replaced, others = len(run) == 1, int(run["replaced"].sum()), run["other"].drop_nulls()
+    if one and replaced:
+        return f"its offset now holds {short(others[0])}"
+    if replaced == 1:
+        return f"1 of their offsets now holds another record ({short(others[0])})"
+    if replaced:
+        offsets = "their offsets" if replaced == len(run) else f"{replaced:,} of their offsets"
+        return f"{offsets} now hold other records ({short(others[0])}, … {replaced - 1:,} more)"
+    if run["shrunk"].any():
+        return f"a later end offset is {run['later_end'].drop_nulls()[0]}"
+    if aborted := _markers_text(p, run):
+        return aborted
+    if run["not_in_logs"].any():
+        return f"the brokers' last logs do not have {'it' if one else 'them'}"
+    if run["absent"].any() and p.final:
+        return f"the final reads reached offset {p.final.end} without {'it' if one else 'them'}"
+    return "a later record was read"
+
+
+def _markers_text(p: Partition, run: pl.DataFrame) -> str:
+    """The markers that ended lost sends in the last logs, as a clause; empty unless the leader's has them aborted."""
+    logs = p.replica_logs
+    if logs is None:
+        return ""
+    ended = pl.when(pl.col("control").is_not_null()).then("offset").fill_null(strategy="backward")
+    ordered = with_aborted(logs.last_records.sort("broker", "offset"))
+    held = ordered.with_columns(marker=ended.over("broker", "producer_id")).join(
+        run, on=["offset", "value"], how="semi"
+    )
+    by_log = held.group_by("broker").agg(pl.len(), pl.col("aborted").all(), pl.col("marker").min())
+    if logs.leader in {*by_log["broker"]}:
+        is_aborted = by_log.filter(broker=logs.leader, len=len(run))["aborted"].any()
+    else:
+        is_aborted = bool((by_log["aborted"].fill_null(False) & (by_log["len"] == len(run))).any())
+    if not is_aborted:
+        return ""
+    kinds = {True: "an ABORT marker", False: "a COMMIT marker", None: "no marker"}
+    texts = []
+    for aborted, marker, names in (
+        by_log.sort("broker").group_by("aborted", "marker", maintain_order=True).agg("broker").iter_rows()
+    ):
+        where_text = "" if aborted is None or marker is None else f" at offset {marker}"
+        texts.append(f"{kinds[aborted]}{where_text} on {brokers(names)}")
+    return f"the log still has {'it' if len(run) == 1 else 'them'}, but aborted: {some(texts)}"
 
 
 def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:

@@ -14,7 +14,7 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.tables import READS, SENDS, complete
 
-from .transaction_logs import FINAL_READER, Events, final_reads, transaction, write_run
+from .transaction_logs import FINAL_READER, SEGMENT, Events, Step, final_reads, judged, log, transaction, write_run
 
 
 def attempts(*outcomes: tuple[str, int | None]) -> Events:
@@ -90,3 +90,52 @@ def test_no_attempt_gets_a_name_that_a_client_sent() -> None:
         for each in (frame, frame.head(2))
     ]
     assert [each.sends["value"].to_list() for each in named] == [["a", "a", "a#attempt-1"], ["a#attempt-1", "a"]]
+
+
+STATE: list[tuple[int, str]] = [(2, "prepare-abort"), (2, "complete-abort"), (3, "ongoing"), (7, "prepare-commit")]
+ENDED = {
+    "the marker of the transaction before was repeated": ("7a z 7~ 7b 7~ z z 7!", True, "repeated-marker"),
+    "why it was aborted is not recorded": ("7a z 7~ 7b 7~ z z z", False, "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_a_committed_record_that_the_log_has_as_aborted(name: str, tmp_path: Path) -> None:
+    text, has_state, cause = ENDED[name]
+    partitions = [("x", 0)]
+    steps: list[Step] = [("t", 7, "ongoing", partitions, (0, 0))]
+    steps += [("t", 7, state, partitions, (time, 0 if time < 3 else 3)) for time, state in STATE]
+    events = [*transaction("t", 0, [(0, "a", 0)], "fail", (0, 2)), *transaction("t", 1, [(0, "b", 3)], "ok", (3, 8))]
+    folder = write_run(
+        tmp_path,
+        {0: text},
+        [*events, *final_reads([], {0: 8})],
+        steps if has_state else [],
+        processes=FINAL_READER,
+        final=True,
+    )
+    run = open_run(folder)
+    results = judge_run(replace(run, settings=replace(run.settings, rules=("lost-write",))))
+    [finding], [explanation] = results.findings().to_dicts(), results.causes()
+    assert "the log still has it, but aborted: an ABORT marker at offset 4 on broker 1" in finding["sentence"]
+    assert explanation["cause"] == cause
+    assert not any("election" in text for text in explanation["missing"])
+
+
+def test_a_committed_record_that_no_log_has_was_not_aborted(tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "b", 1)], "ok", (3, 8))
+    folder = write_run(tmp_path, {0: "z - z"}, [*events, *final_reads([], {0: 3})], processes=FINAL_READER, final=True)
+    [finding], _ = judged(folder, "lost-write")
+    assert "aborted" not in finding["sentence"]
+
+
+def test_replicas_with_other_markers_are_named(tmp_path: Path) -> None:
+    events = transaction("t", 0, [(0, "b", 1)], "ok", (3, 8))
+    folder = write_run(
+        tmp_path, {0: "z 7b 7~"}, [*events, *final_reads([], {0: 3})], processes=FINAL_READER, final=True
+    )
+    other = folder / "brokers" / "2" / "data" / "x-0"
+    other.mkdir(parents=True)
+    (other / SEGMENT).write_bytes(log("z 7b 7!"))
+    [finding], _ = judged(folder, "lost-write")
+    assert "an ABORT marker at offset 2 on broker 1, a COMMIT marker at offset 2 on broker 2" in finding["sentence"]
