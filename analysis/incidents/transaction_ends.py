@@ -12,10 +12,11 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Finding
+from ...models.coordinator_partition import coordinator_partition
 from .. import causes
 from ..causes.cases import Explanation
 from ..causes.transaction_part import TransactionPart
-from ..partitions.coordinators import coordinated_transactions, partition_of_id, transactions_in_log
+from ..partitions.coordinators import coordinated_transactions, transactions_in_log
 from ..partitions.evidence import on_clock_of_history
 from ..partitions.partition import Partition, once
 from ..timelines.facts import MS
@@ -182,7 +183,7 @@ def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataF
         return None
     copies, name, needed = p.state_logs.filter(snapshot=FINAL), f"every partition of {STATE_TOPIC}", number
     if isinstance(transactional_id, str) and "partitions" in topic:
-        own = partition_of_id(transactional_id, number)
+        own = coordinator_partition(transactional_id, number)
         copies, name, needed = copies.filter(state_partition=own), f"{STATE_TOPIC}-{own}", 1
     collected = copies.group_by("state_partition").agg(pl.col("broker").n_unique())["broker"]
     if len(collected) < needed or (collected < factor).any():

@@ -137,16 +137,6 @@ def source_of(row: Mapping[str, Any], step: str) -> dict[str, Any]:
     return {"source": f"{folder}/{row[f'{step}_file']}", "byte": row[f"{step}_byte"]}
 
 
-def partition_of_id(transactional_id: str, partitions: int) -> int:
-    """The partition of `__transaction_state` with the records of a transactional id: Java's hash of the text."""
-    units = transactional_id.encode("utf-16-be", "surrogatepass")
-    found = 0
-    for low in range(0, len(units), 2):
-        found = found * 31 + int.from_bytes(units[low : low + 2]) & 0xFFFFFFFF
-    signed = found - (1 << 32) if found >> 31 else found
-    return (0 if signed == -(1 << 31) else abs(signed)) % partitions
-
-
 def matched_transactions(in_log: pl.DataFrame, transactions: pl.DataFrame) -> pl.DataFrame:
     """The coordinator's transactions, each with its `number` in the log (IN_LOG), of producers with matching ones.
 

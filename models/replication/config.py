@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ..coordinator_partition import coordinator_partition
 from .storage.segments import Limits
 
 GROUP = "workers"  # the group of the consumers
@@ -335,7 +336,7 @@ class Config:
         if partition in self.copies:
             return self.copies_topic, partition - self.partitions
         if self.has_group and partition == self.group_log:
-            return GROUP_TOPIC, _java_hash(GROUP) % self.offsets_partitions
+            return GROUP_TOPIC, coordinator_partition(GROUP, self.offsets_partitions)
         return TRANSACTION_TOPIC, 0
 
     def segment_limits(self, partition: int) -> tuple[int, int]:
@@ -369,11 +370,3 @@ class Config:
             if node == broker:
                 return replace(self, **dict(changes))
         return self
-
-
-def _java_hash(text: str) -> int:
-    """Utils.abs(String.hashCode()), by which Kafka chooses a group's partition."""
-    found = 0
-    for character in text:
-        found = found * 31 + ord(character) & 0xFFFFFFFF
-    return found & 0x7FFFFFFF

@@ -16,10 +16,10 @@ from campaign import IS_CAMPAIGN
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.incidents.joining import incidents_of, rows_of
 from logjudge.analysis.inspect.open_partitions import Inspected
-from logjudge.analysis.partitions.coordinators import partition_of_id
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
+from logjudge.models.coordinator_partition import coordinator_partition
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import space
 from logjudge.models.exploration.trace import APPEND, Tracer
@@ -353,4 +353,4 @@ def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path:
 @pytest.mark.parametrize(("text", "number"), [("t", 116 % 50), ("transfer-1", 21), ("polygenelubricants", 0)])
 def test_the_partition_of_a_transactional_id_is_that_of_kafka(text: str, number: int) -> None:
     """The last text has the hash -2^31, whose absolute value Kafka takes as 0."""
-    assert partition_of_id(text, 50) == number
+    assert coordinator_partition(text, 50) == number
