@@ -113,7 +113,7 @@ def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[i
         .otherwise("outcome"),
         completed=pl.when(is_aborted).then(None).otherwise("completed"),
     )
-    resolved_count = sends_resolved.select((is_in_log | is_aborted).sum()).item()
+    resolved_count = joined.select((is_in_log | is_aborted).sum()).item()
     return sends_resolved.drop("row", "offset_in_log", "is_aborted"), int(resolved_count)
 
 

@@ -220,6 +220,7 @@ def test_undecided_transactions_of_a_real_run_are_resolved(hanging: Inspected) -
         **{"t0": "ok", "t1": "ok", "t2": "fail", "t3": "ok", "t4": "fail"},
         **{"t6": "ok", "t7": "ok", "t8": "info"},
     }
+    assert p.resolved_count == 3  # t2, t4 and t6
     acknowledged = dict(p.sends.select("process", "acknowledged").rows())
     assert not any(acknowledged[name] for name in ("t2", "t4", "t6", "t8"))
 
