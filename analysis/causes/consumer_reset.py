@@ -23,7 +23,7 @@ PREVENTED_BY = [
     "auto.offset.reset=earliest",
     "auto.offset.reset=by_duration for a group that may start anew (KIP-1106)",
 ]
-LATEST = ("latest", "largest")  # auto.offset.reset, and its name before Kafka 0.9
+LATEST = ("latest", "largest", "end")  # Kafka's value of auto.offset.reset, that before 0.9, and librdkafka's
 
 
 @dataclass(frozen=True)

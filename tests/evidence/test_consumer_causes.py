@@ -130,6 +130,16 @@ def test_a_committed_offset_that_vanished_is_no_group_without_one(events, cause)
         assert [fact.place for fact in found.chain] == [3, 4, None, 5]
 
 
+@pytest.mark.parametrize(
+    ("policy", "cause"),
+    [("latest", "consumer-reset"), ("largest", "consumer-reset"), ("end", "consumer-reset")]
+    + [(policy, "unknown") for policy in ("earliest", "smallest", "beginning", "none", "error")],
+)
+def test_clients_name_the_reset_to_the_end_differently(policy: str, cause: str) -> None:
+    config = {"g2": {"auto.offset.reset": policy}}
+    assert explained([*FRESH, *AGAIN], Missed("x", 0, "g", 5, 9, 5), config).cause == cause
+
+
 UNHANDLED = [("g1", "poll", 5, 7), ("g1", "crash", None, None)]
 
 
