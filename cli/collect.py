@@ -20,7 +20,13 @@ from .options import LocalPath
     type=LocalPath(),
     help="Folder of the bundle: a new one, or a recorded run without brokers/.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Only this topic, beside those of groups and transactions; may be repeated.",
+)
 @click.option("--internal", is_flag=True, help="Also copy Kafka's own topics, such as __share_group_state.")
 def command(folders: tuple[str, ...], out: Path, topics: tuple[str, ...], internal: bool) -> None:
     """Copy segments, checkpoints, metadata and logs of brokers into a bundle for `check`.

@@ -119,7 +119,8 @@ def collect(
 ) -> Collected:
     """Copy the evidence in `sources` to target/brokers/<id>, and logs of several or unknown brokers to target.
 
-    `topics`: only these; `internal`: Kafka's own ones too; `logs`: server.log and the like, not only disks.
+    `topics`: only these, beside those of coordinators; `internal`: Kafka's other ones too; `logs`: server.log and the
+    like, not only disks.
 
     Files that vanish meanwhile, as brokers delete and rename segments, are left out. Raises LogjudgeError if nothing
     was copied.
@@ -309,8 +310,9 @@ def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
         return True
     topic = found["topic"]
     # Commits of groups and outcomes of transactions are evidence for every topic.
-    is_evidence = topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or not topic.startswith(INTERNAL)
-    return topic in topics if topics else internal or is_evidence
+    if topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or (internal and topic.startswith(INTERNAL)):
+        return True
+    return topic in topics if topics else not topic.startswith(INTERNAL)
 
 
 def _link(file: Path, target: Path) -> int:

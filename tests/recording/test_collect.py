@@ -60,18 +60,24 @@ def test_evidence_is_copied_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_brokers_below_one_folder_are_separated_and_topics_chosen(tmp_path: Path) -> None:
+    internal = ("__transaction_state-0", "__share_group_state-0")
     for broker in "12":
-        disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", "__transaction_state-0")
+        disk(tmp_path / "lab" / "brokers" / broker / "data", broker, "orders-0", "other-0", *internal)
         (tmp_path / "lab" / "brokers" / broker / "server.log").write_text("")
     sources = sources_of([str(tmp_path / "lab")])
     assert [(source.broker, source.folder.name) for source in sorted(sources)] == [("1", "1"), ("2", "2")]
     collect(sources, tmp_path / "a", topics=["other"], logs=False)
+    expected = ("other-0", "__transaction_state-0")  # a coordinator's topic is evidence for each topic
     assert {path.split("/", 2)[2] for path in collected(tmp_path / "a")} == {
         *("data/meta.properties", "data/replication-offset-checkpoint"),
-        *(f"data/other-0/{name}" for name in (SEGMENT, "leader-epoch-checkpoint")),
+        *(f"data/{folder}/{name}" for folder in expected for name in (SEGMENT, "leader-epoch-checkpoint")),
     }
-    collect(sources, tmp_path / "b", internal=True)
-    assert f"brokers/2/data/__transaction_state-0/{SEGMENT}" in collected(tmp_path / "b")
+    collect(sources, tmp_path / "b", topics=["other"], internal=True, logs=False)
+    assert collected(tmp_path / "b") - collected(tmp_path / "a") == {
+        f"brokers/{broker}/data/__share_group_state-0/{name}"
+        for broker in "12"
+        for name in (SEGMENT, "leader-epoch-checkpoint")
+    }
 
 
 def test_the_disks_of_one_broker_do_not_overwrite_each_other(tmp_path: Path) -> None:
