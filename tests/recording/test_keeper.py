@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ if "kafka.tools.StorageTool" not in sys.argv:
     folder = next(a for a in sys.argv if a.startswith("-Dkafka.logs.dir=")).split("=", 1)[1]
     settings = pathlib.Path(sys.argv[-1]).read_text()
     if "fail=at-start" in settings:
-        print("java.lang.IllegalArgumentException: fail")
+        print("ERROR Exiting due to\\njava.lang.IllegalArgumentException: fail\\n\\tat kafka.Kafka")
         sys.exit(1)
+    if "never=ready" in settings:
+        time.sleep(600)
     with open(folder + "/server.log", "a") as log:
         log.write("[2026-11-23 10:00:00,000] INFO Kafka Server started (kafka)\\n")
     time.sleep(600)
@@ -90,6 +93,34 @@ def raise_as_usage(lab: Lab, do: str, **fields: Any) -> None:
         lab.request(do, **fields)
     except LogjudgeError as error:
         raise UsageError(str(error)) from error
+
+
+def configure(lab: Lab, node: str, line: str) -> None:
+    with (lab.folder / "configs" / f"{node}.properties").open("a") as file:
+        file.write(f"{line}\n")
+
+
+def test_a_start_that_waits_for_the_controller_blocks_no_other_request(lab: Lab) -> None:
+    lab.request("kill", nodes=["1"])
+    configure(lab, "1", "never=ready")
+    with ThreadPoolExecutor() as pool:
+        starting = pool.submit(lab.request, "start", nodes=["1"])
+        while states(lab)["1"] != "running":
+            time.sleep(0.01)
+        assert not starting.done()
+        lab.request("kill", nodes=["100"])
+        with pytest.raises(LogjudgeError, match="as node 100 does not run; `logjudge lab start 100`"):
+            starting.result(30)
+    lab.request("start", nodes=["100"])
+    assert states(lab) == {"1": "running", "2": "running", "100": "running"}
+
+
+def test_a_failed_start_names_its_own_error_and_the_exception_after_it(lab: Lab) -> None:
+    lab.request("kill", nodes=["1"])
+    (lab.folder / "brokers" / "1" / "server.log").write_text("[2026-11-23 09:00:00,000] ERROR of an earlier start\n")
+    configure(lab, "1", "fail=at-start")
+    with pytest.raises(LogjudgeError, match=r"start: ERROR Exiting due to java.lang.IllegalArgumentException: fail \("):
+        lab.request("start", nodes=["1"])
 
 
 def test_links_and_disks_are_faulted_and_healed(lab: Lab) -> None:
@@ -200,7 +231,9 @@ def test_the_command_leaves_the_cluster_running(tmp_path: Path) -> None:
 
 
 def test_a_node_that_fails_at_its_start_is_named_with_its_reason(plan: Plan) -> None:
-    with pytest.raises(LogjudgeError, match=r"ended at its start: java.lang.IllegalArgumentException: fail"):
+    with pytest.raises(
+        LogjudgeError, match=r"ended at its start: ERROR Exiting due to java.lang.IllegalArgumentException: fail"
+    ):
         Lab.start(Plan(plan.folder, plan.kafka, plan.jars, brokers=1, settings={"fail": "at-start"}))
     assert not processes(plan.folder)
 

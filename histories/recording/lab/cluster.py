@@ -171,14 +171,20 @@ class Cluster:
             raise LogjudgeError(f"Kafka's StorageTool could not format the controller: {reason[0][:300]}")
 
     async def wait_ready(self, names: Iterable[str]) -> None:
-        """Wait until the nodes serve. Raises LogjudgeError if one ended, or takes too long."""
+        """Wait until the nodes serve. Raises LogjudgeError if one ended, takes too long, or has no controller."""
         loop = asyncio.get_running_loop()
         end = loop.time() + START_SECONDS
+        names = sorted(names, key=lambda name: name != self.coordinator)  # brokers wait for it
         for name in names:
             node = self.nodes[name]
             while not node.is_ready():
                 if not node.is_alive:
                     raise LogjudgeError(f"node {name} ended at its start: {node.problem()} ({node.folder}/server.log)")
+                if not self.nodes[self.coordinator].is_alive:
+                    raise LogjudgeError(
+                        f"node {name} was started, but is not ready, as node {self.coordinator} does not run;"
+                        f" `logjudge lab start {self.coordinator}` starts it"
+                    )
                 if loop.time() > end:
                     raise LogjudgeError(
                         f"node {name} was not ready after {START_SECONDS:.0f} s ({node.folder}/server.log)"

@@ -32,7 +32,7 @@ class Keeper:
         self.folder, self.cluster = folder, cluster
         self.token = secrets.token_hex(16)
         self.ended = asyncio.Event()
-        self._request_lock = asyncio.Lock()  # one request at a time
+        self._request_lock = asyncio.Lock()
         self._requests: dict[str, Callable[[Request], Awaitable[Any]]] = {
             "status": self._status,
             "start": self._start,
@@ -54,8 +54,7 @@ class Keeper:
         try:
             request = json.loads(await reader.readline() or b"{}")
             if secrets.compare_digest(str(request.get("token")), self.token):
-                async with self._request_lock:
-                    done = await self._done(request)
+                done = await self._done(request)
                 writer.write(json.dumps(done).encode() + b"\n")
         except (ValueError, AttributeError, OSError):
             pass  # no request of ours
@@ -64,7 +63,11 @@ class Keeper:
 
     async def _done(self, request: Request) -> Request:
         try:
-            return {"ok": await self._requests[request["do"]](request)}
+            async with self._request_lock:  # one at a time
+                done = await self._requests[request["do"]](request)
+            if request["do"] == "start":  # which may take minutes
+                await self.cluster.wait_ready(self._names(request))
+            return {"ok": done}
         except LogjudgeError as error:
             return {"error": str(error)}
         except (ValueError, KeyError, TypeError, OSError) as error:
@@ -90,7 +93,6 @@ class Keeper:
                 raise UsageError(f"found node {name} running, expected one that is stopped or was killed")
         for name in names:
             self.cluster.nodes[name].start()
-        await self.cluster.wait_ready(names)
 
     async def _send(self, request: Request, number: signal.Signals) -> None:
         for name in self._names(request):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,6 +18,8 @@ from ...errors import UsageError
 from .releases import Kafka, java
 
 STARTED = (b"Kafka Server started", b"started (kafka.server.KafkaServer)", b"binding to port")
+LOGS = ("server.log", "stdout.log")
+EXCEPTION = re.compile(r"[\w.$]+(?:Exception|Error)\b")
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 State = Literal["running", "paused", "ended", "new"]
 
@@ -34,7 +38,7 @@ class Node:
     heap_mb: int
     process: subprocess.Popen[bytes] | None = None
     is_paused: bool = False
-    _log_position: int = 0  # where the lines of the last start begin
+    _positions: dict[str, int] = field(default_factory=dict)  # where the lines of the last start begin in its logs
     options: list[str] = field(default_factory=list)
 
     @property
@@ -58,8 +62,9 @@ class Node:
 
     def start(self) -> None:
         """Start the process."""
-        log = self.folder / "server.log"
-        self._log_position = log.stat().st_size if log.exists() else 0
+        for log in LOGS:
+            path = self.folder / log
+            self._positions[log] = path.stat().st_size if path.exists() else 0
         with (self.folder / "stdout.log").open("ab") as out:
             self.process = subprocess.Popen(
                 self._command(),
@@ -73,12 +78,7 @@ class Node:
 
     def is_ready(self) -> bool:
         """Whether the log has, since the last start, the line of a node that serves."""
-        try:
-            with (self.folder / "server.log").open("rb") as log:
-                log.seek(self._log_position)
-                text = log.read()
-        except FileNotFoundError:
-            return False
+        text = self._text_since_start("server.log")
         return any(line in text for line in STARTED)
 
     def send(self, number: signal.Signals) -> None:
@@ -101,16 +101,23 @@ class Node:
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
 
     def problem(self) -> str:
-        """The last line of its logs that names an error."""
-        for name in ("server.log", "stdout.log"):
-            path = self.folder / name
-            lines = path.read_bytes()[-65536:].decode(errors="replace").splitlines() if path.exists() else []
-            bad = [
-                line for line in lines if "ERROR" in line or "FATAL" in line or "Exception" in line or "Error" in line
-            ]
-            if bad:
-                return bad[0].strip()[:300]
+        """The first error of the last start in its logs, with the head of the exception that follows."""
+        for log in LOGS:
+            lines = self._text_since_start(log).decode(errors="replace").splitlines()
+            for line, following in itertools.pairwise([*lines, ""]):
+                if any(word in line for word in ("ERROR", "FATAL", "Exception", "Error")):
+                    reason = following if EXCEPTION.match(following) else ""
+                    return " ".join([line.strip()[:300], reason[:300]]).strip()
         return "its logs name no error"
+
+    def _text_since_start(self, log: str) -> bytes:
+        """What this log has since the last start."""
+        try:
+            with (self.folder / log).open("rb") as file:
+                file.seek(self._positions.get(log, 0))
+                return file.read()
+        except FileNotFoundError:
+            return b""
 
     def _command(self) -> list[str]:
         log_option = "log4j2.configurationFile" if self.kafka.release.has_log4j_2 else "log4j.configuration"
