@@ -84,15 +84,19 @@ def _table_or_empty(frames: Frames, name: str) -> pl.DataFrame:
     return frames[name] if name in frames else empty(schema, True)
 
 
-def resolved_sends(sends: pl.DataFrame, logs: ReplicaLogs, confirmed: Sequence[int] = ()) -> tuple[pl.DataFrame, int]:
+def resolved_sends(
+    sends: pl.DataFrame, logs: ReplicaLogs, unplaced: pl.DataFrame, confirmed: Sequence[int] = ()
+) -> tuple[pl.DataFrame, int]:
     """SENDS with outcomes and offsets resolved by the leader's log, and the number of resolved sends.
 
     An indeterminate send in the log took effect, unless its transaction was certainly aborted: then it failed at an
     unknown time. One that is not in the log may have been there before, so it stays indeterminate. Missing offsets of
-    acknowledged sends are filled in. `confirmed` as in resolve_outcomes.
+    acknowledged sends are filled in. A value that was sent several times, also by the `unplaced` sends to the topic
+    without a partition, resolves none of them. `confirmed` as in resolve_outcomes.
     """
     is_open = (pl.col("outcome") == "info") | ((pl.col("outcome") == "ok") & pl.col("offset").is_null())
-    open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null())
+    is_single = ~pl.col("value").is_duplicated() & ~pl.col("value").is_in(unplaced["value"].implode())
+    open_sends = sends.with_row_index("row").filter(is_open & pl.col("value").is_not_null() & is_single)
     if not len(open_sends):
         return sends, 0
     placed = open_sends.select("value", place=pl.col("row").cast(pl.Int64))

@@ -85,7 +85,8 @@ def _native(
     whole = {**whole, "sends": sends}
     if logs is not None:
         known = final_transactions(about["coordinated"], settings) if "coordinated" in about else None
-        sends, resolved_count = resolved_sends(sends, logs, () if known is None else confirmed_producers(logs, known))
+        confirmed = () if known is None else confirmed_producers(logs, known)
+        sends, resolved_count = resolved_sends(sends, logs, unplaced, confirmed)
     timeline = None
     if logs is not None or any(len(whole.get(table, ())) for table in MENTIONED):
         held = logs or replica_logs_of(topic, partition, {})

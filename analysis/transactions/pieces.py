@@ -90,14 +90,16 @@ def pieces_of(p: Partition) -> Pieces:
     if missing_leader_log(logs) or logs.is_leader_damaged:
         return NO_PIECES
     is_named = pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
-    # A value that was sent twice identifies no record.
-    sends = p.sends.filter(pl.col("txn") & is_named).filter(~pl.col("value").is_duplicated())
+    # A value that was sent twice, or is in the log twice, identifies no record.
+    sent = p.possible_sends["value"]
+    is_unique = ~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode())
     of_leader = logs.records.filter(logs.is_of_leader).sort("offset")
     is_marker = pl.col("control").is_not_null()
     decided = pl.when(is_marker).then("offset").fill_null(strategy="backward").over("producer_id")
     held = with_aborted(of_leader.with_columns(marker=decided)).filter(~is_marker)
     found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
-    found = found.unique("value", keep="none")
+    is_unique &= ~pl.col("value").is_in(found["value"].filter(found["value"].is_duplicated()).implode())
+    sends = p.sends.filter(pl.col("txn") & is_named & is_unique)
     whole = logs.leader_start == 0 and logs.is_compacted is False
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.

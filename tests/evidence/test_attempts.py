@@ -14,7 +14,18 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.tables import READS, SENDS, complete
 
-from .transaction_logs import FINAL_READER, SEGMENT, Events, Step, final_reads, judged, log, transaction, write_run
+from .transaction_logs import (
+    FINAL_READER,
+    SEGMENT,
+    Events,
+    Step,
+    event,
+    final_reads,
+    judged,
+    log,
+    transaction,
+    write_run,
+)
 
 
 def attempts(*outcomes: tuple[str, int | None]) -> Events:
@@ -139,3 +150,36 @@ def test_replicas_with_other_markers_are_named(tmp_path: Path) -> None:
     (other / SEGMENT).write_bytes(log("z 7b 7!"))
     [finding], _ = judged(folder, "lost-write")
     assert "an ABORT marker at offset 2 on broker 1, a COMMIT marker at offset 2 on broker 2" in finding["sentence"]
+
+
+def send_without_outcome(value: str) -> Events:
+    about = {"topic": "x", "partition": 0, "value": value}
+    return [event(0, "q", 0, "invoke", "send", **about), event(1, "q", 0, "info", "send", **about)]
+
+
+AMBIGUOUS = {
+    "a record of another send is not absent": ("a 7a 7b 7!", "ok", (1, None), {0: "a", 1: "a", 2: "b"}, None),
+    "a record that is there twice is not absent": ("7a 7b 7a 7!", "ok", (0, 1), {0: "a", 1: "b", 2: "a"}, None),
+    "a missing record of a transaction": ("z 7b 7!", "ok", (None, 1), {0: "z", 1: "b"}, ("torn-transaction", "c")),
+    "the aborted record is not one of a send": ("7a 7b 7~", "fail", (None, 1), {0: "a"}, None),
+    "an aborted record": ("7a 7b 7~", "fail", (0, 1), {1: "b"}, ("aborted-read", "b")),
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_a_value_of_several_sends_resolves_none(name: str, tmp_path: Path) -> None:
+    """A send of a without an outcome, then a transaction of a (or c) and b."""
+    text, outcome, offsets, polled, expected = AMBIGUOUS[name]
+    first = "c" if expected == ("torn-transaction", "c") else "a"
+    events = [
+        *(send_without_outcome("a") if "twice" not in name else []),
+        *transaction("t", 0, [(0, first, offsets[0]), (0, "b", offsets[1])], outcome, (2, 8)),
+        *final_reads([(0, at, value) for at, value in polled.items()], {0: len(text.split())}),
+    ]
+    level = "read_committed" if expected else "read_uncommitted"
+    readers = {"final": {"role": "final", "isolation.level": level}}
+    folder = write_run(tmp_path, {0: text}, events, processes=readers, final=True)
+    run = open_run(folder)
+    results = judge_run(replace(run, settings=replace(run.settings, rules=("torn-transaction", "aborted-read"))))
+    breaches = results.findings().filter(pl.col("severity") == "violation").to_dicts()
+    assert [(one["rule"], one["values"][0]) for one in breaches] == ([expected] if expected else [])
