@@ -44,14 +44,14 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     if not len(read):
         return
     # read_uncommitted may show aborted transactions, but nothing may show a send that never happened.
-    excused = pl.col("process").is_in(p.uncommitted_readers) & pl.col("in_txn")
-    read, unknowns = _split_by_isolation(p, read, pl.col("in_txn"))
+    excused = pl.col("process").is_in(p.uncommitted_readers) & pl.col("maybe_in_txn")
+    read, unknowns = _split_by_isolation(p, read, pl.col("maybe_in_txn"))
     yield from unknowns
     for run in _runs(read.filter(~excused), lasting_offsets(p)):
-        yield _aborted_finding(p, run, "violation", _outcome(run))
+        yield _aborted_finding(p, run, "violation", _outcome(run, run["in_txn"][0]))
     # One setting permits all of these, so they are one finding, whatever is between them.
     for run in _runs(read.filter(excused), _NOTHING):
-        outcome = f"{_outcome(run)}; isolation.level=read_uncommitted permits it"
+        outcome = f"{_outcome(run, True)}; isolation.level=read_uncommitted permits it"
         yield _aborted_finding(p, run, "permitted", outcome)
 
 
@@ -81,10 +81,10 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         )
 
 
-def _outcome(run: pl.DataFrame) -> str:
+def _outcome(run: pl.DataFrame, in_txn: bool) -> str:
     """What became of the sends of the values that were read, as a clause behind `the`."""
     number = run.select("sender", "sent_at").n_unique()
-    name, verb = ("transaction", "aborted") if run["in_txn"][0] else ("send", "failed")
+    name, verb = ("transaction", "aborted") if in_txn else ("send", "failed")
     return f"{name} {verb}" if number == 1 else f"{number} {name}s {verb}"
 
 
@@ -295,7 +295,8 @@ def _no_reads(p: Partition) -> pl.DataFrame:
 def _origins(p: Partition) -> pl.DataFrame:
     """The send of each entry's value, row by row of `entries`.
 
-    Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not recorded), all_failed, in_txn.
+    Columns: first_read, sender, sent_at, sent (its invocation in ns; null: not recorded), all_failed, in_txn, and
+    maybe_in_txn: whether one of several sends that may have written it was in a transaction.
     """
     send = p.entries["send"]
     invoked = pl.when(~pl.col("synthetic")).then("invoked")
@@ -306,6 +307,7 @@ def _origins(p: Partition) -> pl.DataFrame:
         sent=invoked.min().over("value") if p.repeated_values else invoked,
         all_failed=pl.col("outcome") == "fail",
         in_txn="txn",
+        maybe_in_txn="txn",
     )
     here = sent.select(pl.all().gather(send)).with_columns(
         p.entries["aborted"].alias("all_failed"), p.entries["first_read"]
@@ -321,6 +323,7 @@ def _origins(p: Partition) -> pl.DataFrame:
         sent=invoked.min(),
         all_failed=(pl.col("outcome") == "fail").all(),
         in_txn=pl.col("txn").all(),
+        maybe_in_txn=pl.col("txn").any(),
     )
     found = unmatched.join(by_value, on="value", how="left").select("entry", *here.columns)
     both = pl.concat([here.with_row_index("entry").filter(send.is_not_null()), found])
