@@ -221,3 +221,42 @@ def test_hostile_text_is_harmless_in_documents() -> None:
     assert "http://" not in shown
     assert "@everyone" not in shown
     assert "\x1b" not in shown
+
+
+def sends(values: list[str], offset: int) -> list[dict[str, Any]]:
+    """Transactions of one value each at one offset; only the last is committed."""
+    step = {"f": "send", "topic": "x", "partition": 0}
+    return [
+        {"time": time, "process": "t", "op": op, "type": kind, "f": "txn", "ops": [{**step, "value": value, **at}]}
+        for op, value in enumerate(values)
+        for time, kind, at in (
+            (2 * op, "invoke", {}),
+            (2 * op + 1, "ok" if value != values[0] or op == len(values) - 1 else "fail", {"offset": offset}),
+        )
+    ]
+
+
+def polls(count: int, value: str) -> list[dict[str, Any]]:
+    record = {"topic": "x", "partition": 0, "offset": 0, "value": value}
+    return [
+        {"time": 10**6 + op, "process": "c", "op": op, "type": kind, "f": "poll", **fields}
+        for op in range(count)
+        for kind, fields in (("invoke", {}), ("ok", {"records": [record]}))
+    ]
+
+
+MANY = 4000
+CROWDS = {
+    "attempts of one value at one offset, and polls of it": sends(["a"] * MANY, 0) + polls(MANY, "a"),
+    "values at one offset": sends([f"v{number}" for number in range(MANY)], 0) + polls(1, "v1"),
+}
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_memory_does_not_grow_with_the_square_of_rows_at_an_offset(name: str, tmp_path: Path) -> None:
+    (tmp_path / "h.jsonl").write_bytes(lines(CROWDS[name]))
+    command = [sys.executable, "-m", "logjudge.cli", "check", "h.jsonl", "--engine", "local", "--no-plots"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    assert (os.waitstatus_to_exitcode(status), verdict_in(tmp_path / "logjudge-out" / "h")["verdict"]) == (1, "invalid")
+    assert usage.ru_maxrss < 1 << 20  # KiB

@@ -45,10 +45,10 @@ def name_attempts(
     attempts = _attempts(sends, unplaced)
     if not len(attempts):
         return Named(sends, reads, marks, logs)
-    attempts = _with_offsets_in_log(attempts, logs)
+    attempts = _distinct(_with_offsets_in_log(attempts, logs))
     remaining = attempts.filter("keeps").select("value", remaining_offset="offset")
     attempts = attempts.join(remaining, on="value", maintain_order="left")
-    ambiguous = pl.concat([_indistinct(attempts), _maybe_of_several(attempts, _places(attempts, reads, logs))])
+    ambiguous = _maybe_of_several(attempts, _places(attempts, reads, logs))
     names = attempts.filter(~pl.col("keeps"), pl.col("row").is_not_null()).join(ambiguous, on="value", how="anti")
     names = names.with_columns(name=pl.format(f"{{}}{ATTEMPT}{{}}", "value", "number"))
     taken = [frame.filter(pl.col("value").is_in(names["name"].implode()))["value"] for frame in (sends, reads)]
@@ -108,11 +108,11 @@ def _with_offsets_in_log(attempts: pl.DataFrame, logs: ReplicaLogs | None) -> pl
     return attempts
 
 
-def _indistinct(attempts: pl.DataFrame) -> pl.DataFrame:
-    """The values with two successful attempts, or with two attempts at one offset."""
+def _distinct(attempts: pl.DataFrame) -> pl.DataFrame:
+    """The attempts without those of values with two successful ones, or with two at one offset."""
     several = pl.col("is_ok").sum().over("value") > 1
     at_same = pl.col("offset").is_not_null() & pl.struct(_PLACE).is_duplicated()
-    return attempts.filter(several | at_same).select("value")
+    return attempts.join(attempts.filter(several | at_same), on="value", how="anti", maintain_order="left")
 
 
 def _places(attempts: pl.DataFrame, reads: pl.DataFrame, logs: ReplicaLogs | None) -> pl.DataFrame:

@@ -71,6 +71,11 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
         )
         .drop_nulls("other_since")
     )
+    # The newest value of an offset, and the newest other than that: a value's latest other one is one of these.
+    ordered = known.sort("other_since", "other_at", maintain_order=True)
+    newest = ordered.unique("offset", keep="last", maintain_order=True)
+    others = ordered.join(newest, on=["offset", "other"], how="anti", maintain_order="left")
+    known = pl.concat([newest, others.unique("offset", keep="last", maintain_order=True)])
     pairs = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read")).join(known, on="offset")
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
