@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import orjson
-
 from .errors import InputError, shortened
 
+MAX_INT32 = 2**31 - 1
 HINT = "correct the value, or remove the field; docs/format.md describes run.json"
 
 
@@ -28,6 +28,11 @@ def _is_whole(value: Any) -> bool:
 def _is_integer_setting(value: Any) -> bool:
     """Kafka's tools print numbers as text."""
     return _is_whole(value) or (isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value) is not None)
+
+
+def count_of(value: Any) -> int | None:
+    """The number of partitions or replicas that a setting has, also as text; None if it has none."""
+    return int(value) if _is_integer_setting(value) and 0 < int(value) <= MAX_INT32 else None
 
 
 def _is_time(value: Any) -> bool:
@@ -52,7 +57,7 @@ OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 SWITCH = Kind("true or false", lambda value: str(value).lower() in ("true", "false"))
 TEXT = Kind("text", _is_plain)
-COUNT = Kind("a whole number from 1 on", lambda value: _is_integer_setting(value) and int(value) > 0)
+COUNT = Kind(f"a whole number from 1 to {MAX_INT32}", lambda value: count_of(value) is not None)
 INTEGER = Kind("a whole number", _is_integer_setting)
 TIME = Kind("a time like 2026-11-20T10:00:00.000Z", _is_time)
 NANOSECONDS = Kind("nanoseconds since the start of the run", _is_whole)
@@ -86,7 +91,7 @@ def check_config(config: Mapping[str, Any], source: str) -> None:
     """Raises InputError for the first field with a value that logjudge cannot use; null is a field that is not set."""
     for name, value, kind in _fields(config):
         if value is not None and not kind.accepts(value):
-            shown = orjson.dumps(value, default=str).decode()
+            shown = json.dumps(value, default=str, ensure_ascii=False)
             raise InputError(source, f"{name} = {shortened(shown)}", kind.expected, HINT)
 
 

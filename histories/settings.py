@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .config_check import check_config
+from .config_check import check_config, count_of
 from .errors import InputError
 from .files import check_path, reason_of
 
@@ -89,8 +90,10 @@ class Settings:
         return str(self.processes.get(process, {}).get("group.id", ""))
 
     def topic(self, name: str) -> dict[str, Any]:
-        """The configuration of a topic."""
-        return _set_fields(_object(_object(self.config, "topics"), name))
+        """The configuration of a topic, with partitions and replication.factor as numbers."""
+        about = _set_fields(_object(_object(self.config, "topics"), name))
+        counts = {name: count_of(about.get(name)) for name in ("partitions", "replication.factor")}
+        return about | {name: count for name, count in counts.items() if count is not None}
 
     def is_compacted(self, topic: str) -> bool:
         """Whether cleanup.policy contains compact."""
@@ -177,6 +180,6 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object. Raises ValueError if a name occurs twice: which value counts would be a guess."""
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} twice in an object")
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r} twice in an object")
     return content

@@ -23,7 +23,7 @@ from logjudge.histories.errors import InputError, LogjudgeError
 from logjudge.histories.evidence import layout
 from logjudge.histories.files import blocks
 from logjudge.histories.readers import parquet
-from logjudge.histories.settings import config_of
+from logjudge.histories.settings import Settings, config_of
 from notation import History, parse
 
 NO_HISTORY = {
@@ -339,9 +339,11 @@ WRONG: list[tuple[Any, str]] = [
     ({"processes": {"p0": 7}}, "processes.p0 = 7, expected an object;"),
     ({"processes": {"p0": {"acks": "some"}}}, 'processes.p0.acks = "some", expected all, -1, 0 or 1;'),
     ({"topics": "x"}, 'topics = "x", expected an object;'),
-    ({"topics": {"x": {"partitions": "many"}}}, 'topics.x.partitions = "many", expected a whole number from 1 on;'),
+    ({"topics": {"x": {"partitions": "many"}}}, 'topics.x.partitions = "many", expected a whole number from 1 to 214'),
+    ({"topics": {"x": {"replication.factor": 2**31}}}, "topics.x.replication.factor = 2147483648, expected a whole"),
     ({"topics": {"x": {"replication.factor": True}}}, "topics.x.replication.factor = true, expected a whole"),
     ({"topics": {"x": {"retention.ms": "a week"}}}, 'topics.x.retention.ms = "a week", expected a whole number;'),
+    ({"processes": {"p0": {"acks": 10**30}}}, "processes.p0.acks = 1000000"),
     ({"snapshots": {"a": {"time": "x"}}}, 'snapshots.a.time = "x", expected nanoseconds'),
     ({"started_at": "yesterday"}, 'started_at = "yesterday", expected a time like'),
     ({"final": "yes"}, 'final = "yes", expected true or false;'),
@@ -360,7 +362,7 @@ def test_a_wrong_value_in_run_json_is_named(command: str, config: Any, found: st
 
 
 def test_unknown_fields_and_settings_as_text_are_accepted() -> None:
-    config = {
+    config: dict[str, Any] = {
         "run by": ["me"],
         "name": None,
         "topics": {
@@ -374,7 +376,9 @@ def test_unknown_fields_and_settings_as_text_are_accepted() -> None:
         "processes": {"p0": {"acks": -1, "host": 3}, "c0": None},
         "snapshots": {"before": {}},
     }
-    assert config_of(json.dumps(config).encode(), "run.json") == config
+    read = config_of(json.dumps(config).encode(), "run.json")
+    assert read == config
+    assert Settings(config=read).topic("x") == {**config["topics"]["x"], "partitions": 3}
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=range(len(CONFIGS)))
