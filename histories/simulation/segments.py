@@ -110,6 +110,8 @@ def segments(log: ReplicaLog, content: Content, magic: int, limits: Limits) -> I
     write = batch_bytes if magic == 2 else message_set
     base = -1
     for batches in roll(log.batches(), *limits):
+        if base < 0:
+            yield batches[0].base, b""  # the cleaner keeps the first segment, also without records (replaceSegments)
         base = batches[0].base
         for batch in batches:
             if batch.removed.bit_count() < batch.count or _is_needed(log, batch):
