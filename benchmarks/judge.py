@@ -204,9 +204,7 @@ def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared, comp
         unknown = ((lost | on_no_replica) & unknown) - values_of(found, "acknowledged-absent", "lost-write", "unseen")
         compared.counts["lost records that compaction may explain"] += len(unknown)
         lost, on_no_replica = lost - unknown, on_no_replica - unknown
-    # What compaction may remove in the end is not absent, though a truncation removed it.
-    by_brokers = (lost | on_no_replica) & absent if compacted else lost | on_no_replica
-    compared.compare("lost records, by brokers", by_brokers, absent)
+    compared.compare("lost records, by brokers", lost | on_no_replica, absent)
     if truth["final"]:
         judged = values_of(found, "lost-write", "unseen")
         if compacted:

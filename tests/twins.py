@@ -186,7 +186,7 @@ class Twin:
                 if (other.key, send.outcome != "fail", other.outcome != "fail") == (send.key, True, True):
                     here, there = self.at(value), self.at(other.value)
                     known = here is not None and there is not None
-                    before = there <= here if known else other.acked and other.done < send.begun  # type: ignore[operator]
+                    before = (known and there <= here) or (other.acked and other.done < send.begun)  # type: ignore[operator]
                     if other.value != value and not before:
                         yield other, known
 

@@ -158,26 +158,33 @@ def replaced_values(p: Partition) -> pl.DataFrame:
     keyed = _sends_with_repeated_keys(p)
     if not len(keyed):
         return pl.DataFrame(schema={"value": pl.String, "surely": pl.Boolean, "since": pl.Int64})
+    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
+    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     behind = (
         keyed.drop_nulls("offset")
         .group_by("key", "offset")
-        .agg(pl.col("invoked").min())
+        .agg(pl.col("invoked").min(), end=end.max())
         .sort("key", "offset", descending=True)
-        .select("key", "offset", behind=pl.col("invoked").cum_min().shift(1).over("key"))
+        .select(
+            "key",
+            "offset",
+            behind=pl.col("invoked").cum_min().shift(1).over("key"),
+            behind_end=pl.col("end").cum_max().shift(1).over("key"),
+        )
     )
     unplaced = pl.col("offset").is_null()
     # If one of two records has no offset, the order of time shows the later one.
     present = pl.col("invoked").filter("present")
     last, last_unplaced = present.max(), present.filter(unplaced.filter("present")).max()
     is_later = pl.when(unplaced).then(last.over("key")).otherwise(last_unplaced.over("key")) > pl.col("completed")
-    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
-    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     last_end = end.max().over("key")
     last_other_end = pl.when(end == last_end).then(end.top_k(2).min().over("key")).otherwise(last_end)
     last_unplaced_end = end.filter(unplaced).max().over("key")
     may_be_later = pl.when(unplaced).then(last_other_end).otherwise(last_unplaced_end) >= pl.col("invoked")
     judged = keyed.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
-        surely=pl.col("behind").is_not_null() | is_later.fill_null(False), perhaps=may_be_later.fill_null(False)
+        surely=(pl.col("behind_end") >= pl.col("invoked").fill_null(MIN_INT64)).fill_null(False)
+        | is_later.fill_null(False),
+        perhaps=may_be_later.fill_null(False),
     )
     first_of_key = pl.when("perhaps").then(pl.col("invoked").min().over("key"))
     dated = judged.with_columns(since=pl.min_horizontal("behind", first_of_key))

@@ -15,13 +15,14 @@ from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
+from ..partitions.later_epochs import may_have_returned
 from ..partitions.open_transactions import values_in_leaders_log
+from ..partitions.other_values import with_other_value
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .jepsen_absence import unless_left_out
-from .later_epochs import may_have_returned
 from .replica_absent import acknowledged_absent
 from .rule import Result, Row, Rule, distinct, finding, seconds, where
 from .send_evidence import (
@@ -31,7 +32,6 @@ from .send_evidence import (
     unknown_ends,
     unknown_sends,
     with_later_end,
-    with_other_value,
 )
 
 

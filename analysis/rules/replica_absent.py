@@ -1,7 +1,8 @@
 """acknowledged-absent: every acknowledged record is in the last leader's log, or, if that is not known, in any log.
 
 The latest snapshot is judged. A record is legally absent below the log start, or where compaction removed it: a newer
-record has its key, or, if keys are not recorded, the log cleaner has been over its offset.
+record has its key, or, if keys are not recorded, the log cleaner has been over its offset. Compaction removed no record
+whose offset has a leader epoch in the leader's log that began after the acknowledgement.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.references import REPLICATION
-from ...histories.tables import MAX_INT64, Evidence, Finding
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..extremes import greatest
 from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, with_rewrites
 from ..partitions.ranges import ranges_in
@@ -38,7 +39,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     """One finding for each run of adjacent acknowledged records that are absent from the same logs.
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
-    Not a breach: The log start, compaction, or an aborted transaction explains it.
+    Not a breach: The log start, compaction, or an aborted transaction explains it. Compaction does not, if the leader
+    epoch of the record's offset in the leader's log began after the acknowledgement: a truncation removed the record.
     Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. The log is damaged
     there. Remote storage (KIP-405) may have the record, and no final read returned it. The last leader is not known and
     not all logs were collected. The logs were copied at an unknown time, or before the run ended. Without final reads:
@@ -178,16 +180,32 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     legal = [below.select("send")]
     cleaned = last.bounds["cleaned"].max()
     if logs.is_compacted is not False and (logs.is_compacted or cleaned is not None):
-        # A later record with the key explains it: in a log, or in the history, as its tombstone may be gone.
-        records = logs.last_records.filter(pl.col("control").is_null())
-        later = pl.concat([frame.select("key", "offset") for frame in (records, sends)]).drop_nulls()
-        latest = later.group_by("key").agg(latest=pl.col("offset").max())
-        keyed = absent.join(latest, on="key", how="left")
+        removable = absent.filter(~pl.col("overwritten").fill_null(False))
         # Compaction removes a tombstone itself once delete.retention.ms has passed.
-        legal.append(keyed.filter((pl.col("latest") > pl.col("offset")) | pl.col("value").is_null()).select("send"))
-        if cleaned is not None and absent["key"].null_count() == absent.height:
-            legal.append(absent.filter(pl.col("offset") < cleaned).select("send"))
+        legal.append(removable.filter(pl.col("value").is_null()).select("send"))
+        legal.append(_replaced(logs, removable, sends).select("send"))
+        if cleaned is not None and removable["key"].null_count() == removable.height:
+            legal.append(removable.filter(pl.col("offset") < cleaned).select("send"))
     return pl.concat(legal).unique()
+
+
+def _replaced(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """The absent sends with a later record of their key: in a log, or in the history, as its tombstone may be gone.
+
+    A record that was acknowledged before a send was invoked is not behind it, though a truncation may have given the
+    send a smaller offset.
+    """
+    sent = sends.filter("acknowledged").select("key", "offset", "value", end=pl.col("completed").fill_null(MAX_INT64))
+    records = logs.last_records.filter(pl.col("control").is_null()).select("key", "offset", "value")
+    others = records.join(sent, on=["offset", "value"], how="anti").with_columns(end=pl.lit(MAX_INT64))
+    unsure = sends.filter(~pl.col("acknowledged")).select("key", "offset", "value", end=pl.lit(MAX_INT64))
+    ended = pl.concat([sent, others, unsure]).drop_nulls(["key", "offset"]).sort("offset", descending=True)
+    later = ended.select("key", "offset", end=pl.col("end").cum_max().over("key")).sort("offset")
+    placed = absent.drop_nulls(["key", "offset"]).sort("offset")
+    behind = placed.join_asof(
+        later, on="offset", by="key", strategy="forward", allow_exact_matches=False, check_sortedness=False
+    )
+    return behind.filter(pl.col("end") >= pl.col("invoked").fill_null(MIN_INT64))
 
 
 def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
@@ -197,7 +215,8 @@ def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     unplaced = sends.filter(pl.col("value").is_null() & pl.col("offset").is_null())
     ended = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     latest = unplaced.drop_nulls("key").group_by("key").agg(until=ended.max())
-    return absent.join(latest, on="key").filter(pl.col("until") >= pl.col("invoked")).select("send")
+    erased = ~pl.col("overwritten").fill_null(False) & (pl.col("until") >= pl.col("invoked"))
+    return absent.join(latest, on="key").filter(erased).select("send")
 
 
 def _is_outdated(last: _LastLogs) -> pl.Expr:

@@ -11,6 +11,7 @@ import polars as pl
 
 from ...histories.references import Reference
 from ...histories.tables import Evidence, Finding
+from ..partitions.later_epochs import overwritten
 from ..partitions.observations import nameless
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
@@ -139,7 +140,8 @@ class LogsJudge:
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
-    sends = nameless(sends_of(p), p.tombstones) if len(p.tombstones) else sends_of(p)
+    sends = sends_of(p).with_columns(overwritten=overwritten(p, sends_of(p)))
+    sends = nameless(sends, p.tombstones) if len(p.tombstones) else sends
     may_be = pl.col("value").is_null() & ~pl.col("acknowledged") & (pl.col("outcome") != "fail")
     unsure = p.possible_sends.filter(may_be)
     return pl.concat([sends, complete_sends(unsure.rename({"at": "place"}))]) if len(unsure) else sends

@@ -105,6 +105,25 @@ ABSENT = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("invoked", "completed", "log", "expected"),
+    [
+        (5, 9, "1: 3k=b", []),
+        (5, 2, "1: 3k=b", ["a"]),  # b was acknowledged before a was sent
+        (5, 2, "1: 3k=b 7k=b", []),  # b was written again
+        (5, 2, "1: 3k=b 7k=c", []),
+    ],
+)
+def test_a_record_acknowledged_before_a_send_does_not_replace_it(invoked, completed, log, expected):
+    times = {"a": (invoked, 10), "b": (1, completed)}
+    sent = sends("a/k@0", "b/k@3").with_columns(
+        invoked=pl.col("value").replace_strict({one: at[0] for one, at in times.items()}, return_dtype=pl.Int64),
+        completed=pl.col("value").replace_strict({one: at[1] for one, at in times.items()}, return_dtype=pl.Int64),
+    )
+    judged = judge_absence(of(logs(log), leader="1", is_compacted=True), sent)
+    assert [value for finding in judged.findings for value in finding.values] == expected
+
+
 @pytest.mark.parametrize("in_one_transaction", [False, True])
 @pytest.mark.parametrize(("name", "text", "sent", "about", "expected"), ABSENT, ids=[case[0] for case in ABSENT])
 def test_an_acknowledged_record_in_no_required_log_is_absent(name, text, sent, about, expected, in_one_transaction):

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..partitions.absences import replaced_values
-from ..partitions.partition import Partition
 from ..timelines.facts import SECOND
+from .absences import replaced_values
+from .other_values import with_other_value
+from .partition import Partition
 
 
 def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
     """Whether compaction may have removed truncated records that came back with the log of an earlier leader.
 
     No compaction gives an offset to another record, or moves the log's end back. `truncated`: acknowledged sends with
-    the columns of send_evidence.with_other_value.
+    the columns of with_other_value.
     """
     newer = replaced_values(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
     return truncated["value"].is_in(newer.implode()) & ~_is_of_later_epoch(p, truncated)
+
+
+def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether leader epochs prove that a truncation removed acknowledged sends of a topic that may be compacted."""
+    if p.replica_logs is None or p.replica_logs.is_compacted is False:
+        return pl.repeat(False, len(sends), eager=True)
+    return _is_of_later_epoch(p, with_other_value(p, sends))
 
 
 def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -24,7 +32,8 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
     Then this log does not descend from one with the record, so no compaction removed the record. As the clocks of
     brokers and clients may differ a little, a second lies between the acknowledgement and the beginning of the epoch,
-    or between that and the first sign of the other value at the offset.
+    or between that and the first sign of the other value at the offset. A value that was written twice may have been
+    compacted at its other offset.
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None:
@@ -33,7 +42,8 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
     terms = pl.DataFrame(known, {"leader_epoch": pl.Int32, "began": pl.Int64}, orient="row")
     epochs = logs.epochs.filter(logs.is_of_leader).select(pl.col("leader_epoch").cast(pl.Int32), offset="start_offset")
     dated_epochs = epochs.join(terms, on="leader_epoch", how="left").sort("offset", "leader_epoch")
-    placed = sends.with_row_index("row").drop_nulls("offset").sort("offset")
+    is_once = ~pl.col("value").is_in(p.elsewhere["value"].implode())
+    placed = sends.with_row_index("row").filter(is_once).drop_nulls("offset").sort("offset")
     dated = placed.join_asof(dated_epochs, on="offset", check_sortedness=False)
     began, acked = pl.col("began"), pl.col("completed")
     is_apart = (began - acked > SECOND) | (pl.col("other_since") - began > SECOND).fill_null(False)
