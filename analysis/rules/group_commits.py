@@ -14,7 +14,7 @@ from ..partitions.coordinators import committed_at_last
 from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
 from ..partitions.partition import Partition, once
 from ..timelines.facts import SECOND
-from ..wording import plural
+from ..wording import plural, some
 from .rule import finding, seconds, where
 
 
@@ -103,18 +103,20 @@ def handled_twice(p: Partition, group: Group) -> Iterator[Finding]:
         return
     first, last = int(again["offset"][0]), int(again["offset"][-1])
     them = "it" if len(again) == 1 else "them"
-    owner = group if p.settings.group_of(group.members[0]) else group.members[0]
+    members = again["process"].explode().unique().sort()
+    of_group = f" of {group}" if p.settings.group_of(group.members[0]) else ""
     yield finding(
         p,
-        f"several committed transactions of {owner} polled {where(p, first, last)} ({plural(len(again), 'record')}),"
-        f" and each committed an offset behind {them}: the application processed {them} more than once",
+        f"several committed transactions of {some(members)}{of_group} polled {where(p, first, last)}"
+        f" ({plural(len(again), 'record')}), and each committed an offset behind {them}: the application processed"
+        f" {them} more than once",
         (first, last),
         [
             (f"{process} reads offset {first}", at)
             for process, at in zip(again["process"][0][:2], again["at"][0][:2], strict=True)
         ],
         count=len(again),
-        processes=again["process"].explode().unique().sort(),
+        processes=members,
         severity="note",
     )
 

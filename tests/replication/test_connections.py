@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 from logjudge.histories.simulation.scenarios import load
-from logjudge.models.exploration.invariants import INVARIANTS
+from logjudge.models.exploration.invariants import INVARIANTS, breaches
+from logjudge.models.exploration.matrix import space
 from logjudge.models.replication.clients.producer import Producer
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
@@ -186,3 +188,11 @@ def test_fetchers_share_the_partitions_of_a_leader_and_survive_faults() -> None:
     assert cluster.final
     assert sorted(cluster.brokers[3].fetchers.fetchers) == [(1, 0), (1, 1), (2, 0), (2, 1)]
     assert [found for invariant in INVARIANTS.values() if (found := invariant.check(cluster))] == []
+
+
+def test_a_broker_that_does_not_know_the_producer_takes_a_later_batch_first() -> None:
+    """It refuses the batches before that one (KAFKA-15591), and the producer sends them behind it (KIP-360)."""
+    scenario = space("kraft", "static-members").scenario(34_002_271)
+    assert breaches(scenario.run(), ["no-reordering"])
+    one_by_one = {**scenario.options, "max.in.flight.requests.per.connection": 1}
+    assert not breaches(replace(scenario, options=one_by_one).run(), ["no-reordering"])
