@@ -85,6 +85,8 @@ def _record(item: Any) -> Fields | None:
     }
     if fields.get("key") is not None:
         record["key"] = text_of(fields["key"], "key")
+    if isinstance(fields.get("timestamp"), tuple):
+        fields["timestamp"] = fields["timestamp"][1]  # after its type, by confluent-kafka; -1 without one
     for name in ("timestamp", "leader_epoch"):
         if isinstance(fields.get(name), int) and fields[name] >= 0:
             record[name] = fields[name]
@@ -120,7 +122,7 @@ def _fields(item: Any, order: tuple[str, ...], names: tuple[str, ...], expected:
         fields = {name: item[name] for name in names if name in item}
     elif hasattr(item, "topic"):
         values = {name: getattr(item, name, None) for name in names}
-        # Those of confluent-kafka's Message are methods; its timestamp is a pair.
+        # Those of confluent-kafka's Message are methods.
         fields = {name: value() if callable(value) else value for name, value in values.items()}
     elif isinstance(item, tuple | list):
         fields = dict(zip(order, item, strict=False))

@@ -78,7 +78,8 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
             step = self._transaction.send(topic, value, **place)
             super().produce(topic, on_delivery=_call_both(step.on_delivery, report), **arguments)
             return
-        with self._recorder.send(self._process, topic, value, **place) as send:
+        stamp = more.get("timestamp") or None  # 0: the time of the call
+        with self._recorder.send(self._process, topic, value, timestamp=stamp, **place) as send:
             complete = send.on_delivery
             try:
                 super().produce(topic, on_delivery=_call_both(complete, report), **arguments)

@@ -82,6 +82,7 @@ class Recorder:
         key: str | bytes | int | None = None,
         partition: int | None = None,
         acks: str | int | None = None,
+        timestamp: int | None = None,
     ) -> Send:
         """Record that a process sends a message; the result takes the outcome.
 
@@ -104,6 +105,8 @@ class Recorder:
             event["key"] = text_of(key, "key")
         if acks is not None:
             event["acks"] = "all" if str(acks) == "-1" else str(acks)
+        if timestamp is not None:
+            event["timestamp"] = int(timestamp)  # ms since 1970, of the record
         event["time"] = journal.now()
         journal.append(line_of(event))
         return Send(journal, process, op, topic)

@@ -14,6 +14,7 @@ from typing import Any
 
 import logjudge
 import pytest
+from kafka_clients import Message
 from logjudge.histories.recording.kafka_clients import group_of_metadata, group_setting
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
@@ -72,15 +73,28 @@ def test_local_errors_fail_and_timeouts_are_unknown(tmp_path: Path) -> None:
     assert isinstance(producer, confluent_kafka.Producer)
     with pytest.raises(confluent_kafka.KafkaException):
         producer.produce("orders", b"x" * 2_000_000)
-    producer.produce("orders", value="late", key="k")
+    producer.produce("orders", value="late", key="k", timestamp=1_700_000_000_000)
     assert producer.produce_batch("orders", [{"value": "a"}, {"value": b"x" * 2_000_000}, {"value": "b"}]) == 2
     producer.flush(20)
     folder = recorder.finish()
     assert [event["error"].split(":")[0] for event in events(folder, "send", "fail")] == ["MSG_SIZE_TOO_LARGE"] * 2
     assert len(events(folder, "send", "info")) == len(reports) == 3
+    stamps = {event["value"]: event.get("timestamp") for event in events(folder, "send", "invoke")}
+    assert (stamps["late"], stamps["a"]) == (1_700_000_000_000, None)
     about = json.loads((folder / "run.json").read_text())["processes"]["p0"]
     assert about["message.timeout.ms"] == 300
     assert (about["role"], about["acks"], about["enable.idempotence"]) == ("producer", "all", False)
+
+
+@pytest.mark.parametrize(("stamp", "expected"), [((1, 1_700_000_000_000), 1_700_000_000_000), ((0, -1), None)])
+def test_timestamps_of_polled_messages_are_recorded(tmp_path: Path, stamp: tuple[int, int], expected: Any) -> None:
+    message = Message(0, 7, b"a")
+    message.timestamp = lambda: stamp  # type: ignore[method-assign]
+    recorder = logjudge.Recorder(tmp_path / "run")
+    with recorder.poll("c0") as poll:
+        poll.ok([message])
+    [event] = events(recorder.finish(), "poll", "ok")
+    assert [(one["value"], one.get("timestamp")) for one in event["records"]] == [("a", expected)]
 
 
 @pytest.mark.parametrize(
