@@ -171,19 +171,13 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
 
 
 def _maybe_compacted(history: Path) -> set[str]:
-    """The values with the key of a later send, or of a tombstone without an offset, which may have been behind them."""
-    events = [event for event in map(json.loads, history.read_text().splitlines()) if event["f"] == "send"]
-    acknowledged = {(event["process"], event["op"]) for event in events if event["type"] == "ok"}
+    """The values whose key has another send: its record may have been behind theirs."""
     of_key: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
-    for event in events:
-        if event["type"] == "invoke" and "value" in event:
+    for event in map(json.loads, history.read_text().splitlines()):
+        if event["f"] == "send" and event["type"] == "invoke" and "value" in event:
             of_key.setdefault((event["partition"], event.get("key")), []).append(event)
-    found: set[str] = set()
-    for own in of_key.values():
-        if any(one["value"] is None and (one["process"], one["op"]) not in acknowledged for one in own):
-            found.update(one["value"] for one in own if one["value"] is not None)
-        found.update(one["value"] for one in own[:-1] if one["value"] is not None)
-    return found
+    repeated = [own for own in of_key.values() if len(own) > 1]
+    return {one["value"] for own in repeated for one in own if one["value"] is not None}
 
 
 def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
