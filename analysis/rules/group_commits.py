@@ -103,7 +103,7 @@ def handled_twice(p: Partition, group: Group) -> Iterator[Finding]:
         return
     first, last = int(again["offset"][0]), int(again["offset"][-1])
     them = "it" if len(again) == 1 else "them"
-    members = again["process"].explode().unique().sort()
+    members = again["process"].explode().unique().sort().to_list()
     of_group = f" of {group}" if p.settings.group_of(group.members[0]) else ""
     yield finding(
         p,
