@@ -92,7 +92,7 @@ def _with_named_tombstones(events: list[Event]) -> list[Event]:
 
 
 def operations(events: list[Event]) -> list[Op]:
-    """Each invocation with its completion; tombstones, and attempts that can be told apart, have names."""
+    """Each invocation with its completion; tombstones, and attempts that can be distinguished, have names."""
     ops = list(_operations(_with_named_tombstones(events)))
     return _with_named_attempts(sorted(ops, key=lambda op: op.begun))
 

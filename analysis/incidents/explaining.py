@@ -75,7 +75,7 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
 
 
 def _with_ending(p: Partition, explained: ExplainedFindings) -> ExplainedFindings:
-    """The explanation of a loss; of acknowledged records that are aborted in the log, why they are, if it is known."""
+    """The explanation of a loss, or the proved cause of the abort if its records are aborted in the log."""
     [finding, *others], lost, explanation = explained
     if others or lost is None or explanation.cause != "unknown" or explanation.readings:
         return explained

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from ...histories.evidence.layout import TRANSACTIONS_TOPIC
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Finding
 from ...models.coordinator_partition import coordinator_partition
@@ -27,7 +28,7 @@ from .incident import MAX_TEXT
 Record = dict[str, Any]
 
 CLOCKS_NS = 50 * MS  # between clocks
-STATE_TOPIC, STATE_PARTITIONS, STATE_REPLICAS = "__transaction_state", 50, 3  # by default
+STATE_PARTITIONS, STATE_REPLICAS = 50, 3  # of `__transaction_state`, by default
 
 
 def explain_ending(p: Partition, finding: Finding) -> Explanation | None:
@@ -177,14 +178,14 @@ def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataF
     None unless all copies were collected and no marker before the record may be that of its transaction (late-write).
     """
     settings, transactional_id = p.settings, p.settings.processes.get(process, {}).get("transactional.id")
-    topic = settings.topic(STATE_TOPIC)
+    topic = settings.topic(TRANSACTIONS_TOPIC)
     number, factor = topic.get("partitions", STATE_PARTITIONS), topic.get("replication.factor", STATE_REPLICAS)
     if not isinstance(number, int) or not isinstance(factor, int) or number < 1:
         return None
-    copies, name, needed = p.state_logs.filter(snapshot=FINAL), f"every partition of {STATE_TOPIC}", number
+    copies, name, needed = p.state_logs.filter(snapshot=FINAL), f"every partition of {TRANSACTIONS_TOPIC}", number
     if isinstance(transactional_id, str) and "partitions" in topic:
         own = coordinator_partition(transactional_id, number)
-        copies, name, needed = copies.filter(state_partition=own), f"{STATE_TOPIC}-{own}", 1
+        copies, name, needed = copies.filter(state_partition=own), f"{TRANSACTIONS_TOPIC}-{own}", 1
     collected = copies.group_by("state_partition").agg(pl.col("broker").n_unique())["broker"]
     if len(collected) < needed or (collected < factor).any():
         return None

@@ -1,5 +1,4 @@
-"""Explains truncations and unclean elections of a partition without recorded clients, whose acknowledgements are not
-recorded."""
+"""Explains truncations and unclean elections of a partition without recorded clients and acknowledgements."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ ELECTIONS = ("elected", "elected-unclean")  # kinds of facts from controllers
 
 
 def is_election(record: Record) -> bool:
-    """Whether a record explains an unclean election whose truncation is not known."""
+    """Whether a record explains an unclean election with an unknown truncation."""
     return bool(record["chain"]) and all(fact.get("kind") in ELECTIONS for fact in record["chain"])
 
 

@@ -1,11 +1,11 @@
-"""Tells the attempts to send one value apart, so that each has a value of its own in the rules.
+"""Distinguishes the attempts to send one value, so that each has a value of its own in the rules.
 
 A client that retries sends a value again: after its transaction aborted, after a send failed, or after a timeout. The
-value then identifies several records. They are told apart by their offsets, which the history or the leader's log
-shows. The acknowledged attempt keeps the value. Each other attempt gets a name, `order-1#attempt-1`, in the sends,
+value then identifies several records. Their offsets, from the history or the leader's log, distinguish them.
+The acknowledged attempt keeps the value. Each other attempt gets a name, `order-1#attempt-1`, in the sends,
 the reads and the logs.
 
-Attempts cannot be told apart, and keep the value, if
+Attempts cannot be distinguished, and keep the value, if
 
 - two of them were acknowledged, or have the same offset;
 - the value was read, or is in a log, at an offset of no attempt, and an attempt that was not acknowledged has no known
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 def name_attempts(
     sends: pl.DataFrame, reads: pl.DataFrame, marks: pl.DataFrame, logs: ReplicaLogs | None, unplaced: pl.DataFrame
 ) -> Named:
-    """The tables with names for attempts that are told apart. `unplaced`: sends to the topic without a partition."""
+    """The tables with names for attempts that are distinguished. `unplaced`: sends to the topic without a partition."""
     attempts = _attempts(sends, unplaced)
     if not len(attempts):
         return Named(sends, reads, marks, logs)

@@ -1,4 +1,4 @@
-"""Batches at the edges of segments whose base offset does not fit between their neighbours in the whole log.
+"""Batches at the edges of segments with a base offset that does not fit between their neighbours in the log.
 
 The CRC of a batch does not cover its base offset. The reader of a segment finds an offset that does not fit between
 two batches of the same file (histories/evidence/batch_headers.py); the first and the last batch of a file have

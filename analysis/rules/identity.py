@@ -104,7 +104,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
     Not a breach: Permitted: a producer without idempotence may write twice when it retries. The evidence is its
     configuration, acks=0 or acks=1, or records without a producer id in the brokers' logs. A retry after a failure,
     an abort or a timeout sends the value again: each attempt may have one offset (docs/transactions.md). Where attempts
-    cannot be told apart, the assumptions report that values are not unique.
+    cannot be distinguished, the assumptions report that values are not unique.
     In Jepsen histories: The same, and always a violation: the configuration of producers is not recorded.
     """
     twice = p.entries.filter(pl.col("value").is_duplicated())

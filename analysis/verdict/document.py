@@ -183,8 +183,8 @@ def _about_clients(results: Results) -> Iterator[dict[str, Any]]:
     yield unless_counted(
         repeated,
         "values unique",
-        "no value was sent twice to a partition, unless offsets and outcomes tell the attempts apart",
-        f"{plural(repeated, 'value')} sent more than once to a partition, and nothing tells the attempts apart, so"
+        "no value was sent twice to a partition, unless offsets and outcomes distinguish the attempts",
+        f"{plural(repeated, 'value')} sent more than once to a partition, and nothing distinguishes the attempts, so"
         " values do not identify records",
         rules_assuming("values"),
     )
