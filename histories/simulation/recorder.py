@@ -66,8 +66,7 @@ class Recorder(History):
 
     def _event(self, head: EventHead, kind: str, fields: str) -> None:
         """Write an event; `fields` are those after its type."""
-        time, process, op = head
-        self._write(f'{{"time":{time * 1000},"process":"{process}","op":{op},"type":"{kind}",{fields}}}')
+        self._write(f'{{"time":{head.time * 1000},"process":"{head.process}","op":{head.op},"type":"{kind}",{fields}}}')
 
     def _instant(self, head: EventHead, fields: str) -> None:
         """Write an operation that takes no time: its invocation and its completion."""

@@ -73,12 +73,12 @@ class EventLoop:
         heap, pop = self._heap, heappop
         count = 0
         while heap and not self.stopped:
-            event = pop(heap)
-            if event[0] > until:
-                heappush(heap, event)
+            time, order, action, argument = pop(heap)
+            if time > until:
+                heappush(heap, (time, order, action, argument))
                 break
-            self.now = event[0]
-            event[2](event[3])
+            self.now = time
+            action(argument)
             count += 1
         self.processed += count
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .acks import Ack, Acks, Loss, Ranges, add_range, missing_parts, value_ranges
 from .loss_causes import Truncation, explain_loss
@@ -81,9 +82,9 @@ class Ledger:
         self.newest: list[NewestLeader | None] = [None] * partitions
         self.breaches: list[Breach] = []
         # partition -> producer -> ranges of value numbers that some consumer polled
-        self.polled_values: dict[int, dict[int, Ranges]] = {}
-        self.read_by: dict[str, dict[int, Ranges]] = {}  # consumer -> partition -> offsets that it polled
-        self.handled_by: dict[str, dict[int, Ranges]] = {}  # and that its application handled
+        self.polled_values: dict[int, dict[int, Ranges]] = _nested_ranges()
+        self.read_by: dict[str, dict[int, Ranges]] = _nested_ranges()  # consumer -> partition -> offsets that it polled
+        self.handled_by: dict[str, dict[int, Ranges]] = _nested_ranges()  # and that its application handled
         self.resets: list[PositionReset] = []
         self.latencies = array("q")  # from a batch's first record to its acknowledgement, microseconds
         self.append_listener: AppendListener | None = None  # set by a tracer
@@ -255,14 +256,14 @@ class Ledger:
 
     def on_polled(self, name: str, partition: int, batch: Batch) -> None:
         """A consumer's poll returned these records."""
-        polled = self.polled_values.setdefault(partition, {}).setdefault(batch.producer, [])
-        add_range(polled, batch.first, batch.values_end)
-        _extend(self.read_by, name, partition, batch)
+        first = batch.first
+        add_range(self.polled_values[partition][batch.producer], first, first + batch.end - batch.base)
+        _extend(self.read_by[name][partition], batch)
 
     def on_handled(self, name: str, records: Records) -> None:
         """A consumer's application handled these records."""
         for partition, batch in records:
-            _extend(self.handled_by, name, partition, batch)
+            _extend(self.handled_by[name][partition], batch)
 
     def on_reset(self, name: str, partition: int, before: int, after: int) -> None:
         """A consumer's position was reset."""
@@ -285,9 +286,13 @@ class Ledger:
             self.breaches.append(Breach(invariant, time, partition, text, *about))
 
 
-def _extend(ranges: dict[str, dict[int, Ranges]], name: str, partition: int, batch: Batch) -> None:
+def _nested_ranges() -> Any:
+    """Ranges by two keys; those of new keys are empty."""
+    return defaultdict(lambda: defaultdict(list))
+
+
+def _extend(known: Ranges, batch: Batch) -> None:
     """Add a batch's range of offsets; adjacent ranges become one."""
-    known = ranges.setdefault(name, {}).setdefault(partition, [])
     base = batch.base
     if known and known[-1][1] == base:
         base, _ = known.pop()

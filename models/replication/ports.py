@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from .config import Config
@@ -111,7 +112,8 @@ class SentRecord(NamedTuple):
     offset: int | None  # None: unknown
 
 
-class EventHead(NamedTuple):
+@dataclass(slots=True)
+class EventHead:
     """The first fields of an event in a history; each process numbers its own operations."""
 
     time: int  # simulated microseconds

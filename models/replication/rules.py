@@ -37,6 +37,15 @@ class EpochTruncation(NamedTuple):
     is_final: bool
 
 
+def least_end(replica: ReplicaView) -> int:
+    """The least known log end of the replicas that a leader's high watermark waits for."""
+    low = replica.log.end
+    for follower in replica.maximal_isr:
+        if follower.leo < low:
+            low = follower.leo
+    return low
+
+
 class Rules:
     """Kafka's replication protocol as of KIP-320: sound while elections are clean and disks are flushed."""
 
@@ -61,11 +70,7 @@ class Rules:
 
     def high_watermark(self, replica: ReplicaView) -> int:
         """The leader's high watermark: the least known log end of the ISR."""
-        low = replica.log.end
-        for follower in replica.maximal_isr:
-            if follower.leo < low:
-                low = follower.leo
-        return low
+        return least_end(replica)
 
     def has_enough_replicas(self, replica: ReplicaView) -> bool:
         """Whether the leader accepts writes with acks=all."""

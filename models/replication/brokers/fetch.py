@@ -46,11 +46,12 @@ class FetchHandler(BrokerPart):
             self._handle_consumer(request)
             return
         urgent = self._read_all(request)
+        now, replicas = self._process.wall_clock(), self._manager.replicas
         for part in request.parts:
             if part.error:
                 continue
-            replica = self._manager.replicas[part.partition]
-            if replica.record_fetch(follower, part.offset, part.start, self._process.wall_clock()) is None:
+            replica = replicas[part.partition]
+            if replica.record_fetch(follower, part.offset, part.start, now) is None:
                 continue
             if replica.deletes:
                 self._complete_deletes(replica)
@@ -93,7 +94,7 @@ class FetchHandler(BrokerPart):
         leads = replica.leader == replica.broker
         if not leads and (follower >= 0 or not rules.era.reads_followers):
             return NOT_LEADER
-        if part.leader_epoch >= 0 and (error := rules.check_epoch(replica, part.leader_epoch)):
+        if 0 <= part.leader_epoch != replica.epoch and (error := rules.check_epoch(replica, part.leader_epoch)):
             return error
         log = replica.log
         last_epoch = part.last_epoch

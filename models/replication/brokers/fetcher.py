@@ -136,7 +136,7 @@ class Fetcher(BrokerPart):
 
     def _fetch_request(self, now: int) -> FetchRequest | None:
         """The next fetch; None if the quota leaves no partition to fetch."""
-        node, limit = self._process.id, self._config.fetch_max_batches
+        node = self._process.id
         parts: list[FetchPart] = []
         is_exceeded = self._quota.is_set and self._quota.is_exceeded(now)
         for partition in self.fetching:
@@ -147,9 +147,19 @@ class Fetcher(BrokerPart):
             parts.append(FetchPart(partition, log.end, replica.epoch, log.last_epoch, log.start))
         if not parts:
             return None
-        callbacks = self.on_fetched, self.on_closed
         return FetchRequest(
-            node, self.leader, now, *callbacks, self.connection, node, limit, parts, None, self._number, self._max_bytes
+            node,
+            self.leader,
+            now,
+            self.on_fetched,
+            self.on_closed,
+            self.connection,
+            node,
+            self._config.fetch_max_batches,
+            parts,
+            None,
+            self._number,
+            self._max_bytes,
         )
 
     def _back_off(self) -> None:

@@ -35,10 +35,9 @@ class Process:
 
     def defer(self, action: Callable[[Any], None], message: Any) -> bool:
         """Whether a message cannot be handled now. A paused process handles it when it resumes, a dead one never."""
-        if self.is_responsive():
-            return False
-        if self.is_paused:
-            self.backlog.append((action, message))
+        if not self.is_paused:
+            return self.state != RUNNING
+        self.backlog.append((action, message))
         return True
 
     def report(self, kind: str, *details: Any) -> None:

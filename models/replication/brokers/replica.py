@@ -153,8 +153,20 @@ class Replica:
                 return refusal
         base = log.end
         epoch = self.epoch if self.rules.era.epochs_in_log else -1
-        own = (batch.pid, batch.producer_epoch, batch.sequence)
-        log.append(Batch(base, base + batch.count, batch.producer, batch.first, epoch, batch.created, uid, *own))
+        log.append(
+            Batch(
+                base,
+                base + batch.count,
+                batch.producer,
+                batch.first,
+                epoch,
+                batch.created,
+                uid,
+                batch.pid,
+                batch.producer_epoch,
+                batch.sequence,
+            )
+        )
         return BatchResult(NONE, base)
 
     def _check_sequence(self, batch: ProducerBatch) -> BatchResult | None:

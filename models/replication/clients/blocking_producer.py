@@ -50,7 +50,8 @@ class BlockingProducer(Producer):
                 return
             self._waits_since = -1
             self._left -= 1
-            self._add_to_batch(*self._begin_send())
+            partition = self._choose(self._open_batch)
+            self._add_to_batch(partition, self._begin_send(partition))
 
     def _refuse(self, since: int) -> None:
         """Send() throws after max.block.ms, and the application goes on with the next record."""
@@ -58,11 +59,12 @@ class BlockingProducer(Producer):
             return
         self._waits_since = -1
         self._left -= 1
-        sent, op = self._begin_send()
-        if (batch := self._open_batch(sent.partition)) is not None:
+        partition = self._choose(self._open_batch)
+        number = self._begin_send(partition)
+        if (batch := self._open_batch(partition)) is not None:
             batch.is_open = False  # the numbers of its values are consecutive
-        record = ProducerBatch(self.index, *sent, self.loop.now)
-        record.count, record.ops = 1, [op]
+        record = ProducerBatch(self.index, partition, number, self.loop.now)
+        record.count, record.ops = 1, [self._op]
         self._history.sent(self.loop.now, self.name, record, "fail", EXHAUSTED, -1)
         self.finished = self._outstanding == 0 and self.generated >= self.ops
         self._send_burst()

@@ -59,7 +59,11 @@ class Client:
         """The head of an event that happens now."""
         return EventHead(self.loop.now, self.name, op)
 
-    def transmit(
+    def transmit(self, request: Request) -> None:
+        """Send a request to its broker."""
+        self.network.send(self.node, request.broker, self._inboxes[request.broker], request)
+
+    def request_from(
         self,
         kind: Callable[..., AnyRequest],
         broker: int,
@@ -68,9 +72,9 @@ class Client:
         *content: Any,
         **named: Any,
     ) -> AnyRequest:
-        """Send a request with this content on the connection to a broker, and return it."""
+        """Make a request with this content on the connection to a broker, send it, and return it."""
         request = kind(self.node, broker, self.loop.now, reply, on_closed, self.connections[broker], *content, **named)
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        self.transmit(request)
         return request
 
     def reconnect(self, broker: int) -> None:
@@ -91,7 +95,7 @@ class Client:
         broker = self._broker_ids[self._next_broker % len(self._broker_ids)]
         request = MetadataRequest(self.node, broker, now, self.on_metadata, self.on_metadata_closed, None)
         self._refresh = request
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        self.transmit(request)
 
     def on_metadata_closed(self, request: MetadataRequest) -> None:
         """The connection closed before the response."""

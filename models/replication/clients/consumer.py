@@ -162,7 +162,7 @@ class Consumer(Client):
             batches = self._buffer[partition]
             while batches and left > 0:
                 batch = batches.pop(0)
-                count = batch.count
+                count = batch.end - batch.base
                 if count > left:
                     batches.insert(0, batch.cut(batch.base + left, batch.end))
                     batch = batch.cut(batch.base, batch.base + left)
@@ -248,9 +248,9 @@ class Consumer(Client):
         if self._reset:
             self._list_offsets()
         wanted: dict[int, list[FetchPart]] = {}
-        rules = self._rules
+        rules, buffer, reset = self._rules, self._buffer, self._reset
         for partition in self.assigned:
-            if partition in self._buffer or partition in self._reset:
+            if partition in buffer or partition in reset:
                 continue
             leader, epoch, isr = self.leaders[partition]
             if leader == NO_LEADER:
@@ -264,8 +264,21 @@ class Consumer(Client):
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
             aborted: dict[int, Any] | None = {} if self.committed else None
-            content = (-1, self.config.fetch_max_batches, wanted[source], aborted, 0, self._max_bytes)
-            self._fetching[source] = self.transmit(FetchRequest, source, self.on_fetched, self.on_closed, *content)
+            request = self._fetching[source] = FetchRequest(
+                self.node,
+                source,
+                now,
+                self.on_fetched,
+                self.on_closed,
+                self.connections[source],
+                -1,
+                self.config.fetch_max_batches,
+                wanted[source],
+                aborted,
+                0,
+                self._max_bytes,
+            )
+            self.transmit(request)
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""
@@ -335,7 +348,7 @@ class Consumer(Client):
         if leader == NO_LEADER:
             self.refresh()
             return
-        self._listing = self.transmit(OffsetsRequest, leader, self.on_offsets, self.on_closed)
+        self._listing = self.request_from(OffsetsRequest, leader, self.on_offsets, self.on_closed)
 
     def on_offsets(self, request: OffsetsRequest) -> None:
         """Set the positions that need a reset."""

@@ -256,7 +256,7 @@ class GroupConsumer(MemberProcess):
             self.refresh()
             return None
         member = (self.name, *self._membership())
-        return self.transmit(
+        return self.request_from(
             GroupRequest, leader, reply, self._on_group_closed, kind, *member, instance=self._instance, **content
         )
 

@@ -98,7 +98,7 @@ class TransactionalOutput(TransactionalProducer):
         self._is_started = True
         producer = ProducerIdAndEpoch(self.pid, self.epoch)
         named: dict[str, Any] = {"offsets": work.offsets, "epochs": work.epochs, "producer": producer}
-        self._request = self.transmit(
+        self._request = self.request_from(
             GroupRequest, leader, self._on_offsets, self.on_closed, TXN_COMMIT, self.name, *member, **named
         )
 
@@ -155,7 +155,7 @@ class PlainOutput(Producer):
         for sent in work.copies:
             self._op = self._owner.next_op()
             self._history.send(self.head(self._op), self.index, *sent)
-            self._add_to_batch(sent, self._op)
+            self._add_to_batch(*sent)
         for queue in self._queues:
             if queue:
                 queue[-1].is_open = False

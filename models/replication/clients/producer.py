@@ -13,7 +13,7 @@ from random import Random
 from ..config import MS, NEVER, SECOND
 from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
-from ..ports import SentValue
+from ..ports import EventHead
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
@@ -80,38 +80,38 @@ class Producer(Client):
     def _generate(self, _: None) -> None:
         """Send one record, or a burst of them, and schedule the next."""
         config = self.config
-        for _count in range(min(config.burst, self.ops - self.generated)):
-            self._add_to_batch(*self._begin_send())
+        for _ in range(config.burst):
+            if self.generated < self.ops:
+                partition = self._choose(self._open_batch)
+                self._add_to_batch(partition, self._begin_send(partition))
         if self.generated < self.ops:
             self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
 
-    def _begin_send(self) -> tuple[SentValue, int]:
-        """The next value of the partition that the partitioner chooses, and the operation that sends it."""
-        partition = self._choose(self._open_batch)
-        sent, op = SentValue(partition, self._next_value[partition]), self._op
-        self._next_value[partition] += 1
-        self._op += 1
-        self.generated += 1
-        self._history.send(self.head(op), self.index, *sent)
-        return sent, op
+    def _begin_send(self, partition: int) -> int:
+        """Begin the operation that sends a partition's next value, and return the number of that value."""
+        number, op = self._next_value[partition], self.generated
+        self._next_value[partition] = number + 1
+        self._op = op
+        self.generated = op + 1
+        self._history.send(EventHead(self.loop.now, self.name, op), self.index, partition, number)
+        return number
 
-    def _add_to_batch(self, sent: SentValue, op: int) -> None:
-        """Add the value that operation `op` sends to the partition's open batch, or to a new one."""
+    def _add_to_batch(self, partition: int, number: int) -> None:
+        """Add the value that the operation sends to the partition's open batch, or to a new one."""
         now = self.loop.now
         config = self.config
-        partition, value = sent
         batch = self._open_batch(partition)
         if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
             batch.is_open = False
             self._drain(None)
             batch = None
         if batch is None:
-            batch = ProducerBatch(self.index, partition, value, now)
+            batch = ProducerBatch(self.index, partition, number, now)
             self._queues[partition].append(batch)
             self._outstanding += 1
             self.loop.at(now + config.linger, self._drain)
         batch.count += 1
-        batch.ops.append(op)
+        batch.ops.append(self._op)
         if batch.count >= config.batch_records:
             batch.is_open = False
             self._drain(None)
@@ -135,6 +135,8 @@ class Producer(Client):
             ready: list[ProducerBatch] = []
             broker, size = NO_LEADER, 0
             for partition in self._targets:
+                if not self._queues[partition]:
+                    continue
                 leader = self.leaders[partition].leader
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
@@ -157,13 +159,10 @@ class Producer(Client):
             self._send(broker, ready)
 
     def _ready(self, partition: int) -> ProducerBatch | None:
-        """The head of a partition's queue, if it may be sent now."""
-        queue = self._queues[partition]
-        if not queue:
-            return None
+        """The head of a partition's queue, which is not empty, if it may be sent now."""
         if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
             return None  # muted for all brokers: guaranteeMessageOrder, RecordAccumulator.mutePartition
-        batch, now = queue[0], self.loop.now
+        batch, now = self._queues[partition][0], self.loop.now
         if self._has_gap[partition] and not self._bump_epoch(partition):
             return None
         if batch.attempts:
@@ -207,7 +206,11 @@ class Producer(Client):
                 self._next_sequence[batch.partition] += batch.count
             if config.acks:
                 self._partition_in_flight[batch.partition].append(batch)
-        request = self.transmit(ProduceRequest, broker, self.on_produced, self.on_closed, batches, config.acks)
+        connection, now = self.connections[broker], self.loop.now
+        request = ProduceRequest(
+            self.node, broker, now, self.on_produced, self.on_closed, connection, batches, config.acks
+        )
+        self.transmit(request)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
@@ -315,7 +318,7 @@ class Producer(Client):
         request = self._connecting[broker] = ApiVersionsRequest(
             self.node, broker, self.loop.now, self.on_connected, self.on_refused, None
         )
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        self.transmit(request)
         self.refresh()
 
     def on_connected(self, request: ApiVersionsRequest) -> None:

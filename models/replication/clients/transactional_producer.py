@@ -116,7 +116,7 @@ class TransactionalProducer(Producer):
         self._transaction.values.append(sent)
         if sent.partition not in self._added and not self._rules.bumps_epoch_at_end():
             self._new.add(sent.partition)
-        self._add_to_batch(sent, self._op)
+        self._add_to_batch(*sent)
         self._step()
 
     def _end(self) -> None:
@@ -196,7 +196,7 @@ class TransactionalProducer(Producer):
             return
         self._is_started = self._is_started or kind == ADD
         producer = (self.id, self.pid, self.epoch)
-        self._request = self.transmit(
+        self._request = self.request_from(
             TransactionRequest, leader, self._on_response, self.on_closed, kind, *producer, **content
         )
 

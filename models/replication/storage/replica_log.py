@@ -37,7 +37,8 @@ class ProducerState:
 
     def add(self, batch: Batch) -> None:
         """Add an appended batch. A new producer epoch drops the earlier ones."""
-        self.fence(batch.producer_epoch)
+        if batch.producer_epoch != self.epoch:
+            self.fence(batch.producer_epoch)
         self.recent.append(batch)
         if len(self.recent) > 5:  # ProducerStateEntry.NUM_BATCHES_TO_RETAIN
             del self.recent[0]

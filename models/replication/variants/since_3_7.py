@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ports import ReplicaView
-from ..rules import Rules
+from ..rules import Rules, least_end
 
 
 class Since37(Rules):
@@ -14,7 +14,7 @@ class Since37(Rules):
 
         So a replica that left has all committed records (Partition.maybeIncrementLeaderHW, with any acks).
         """
-        mark = super().high_watermark(replica)
+        mark = least_end(replica)
         return mark if mark > replica.hw and self.has_enough_replicas(replica) else replica.hw
 
     def verifies_transactions(self) -> bool:
@@ -23,4 +23,5 @@ class Since37(Rules):
 
     def has_enough_replicas(self, replica: ReplicaView) -> bool:
         """min.insync.replicas never exceeds the number of replicas (Partition.effectiveMinIsr)."""
-        return len(replica.isr) >= min(replica.config.min_insync_replicas, len(replica.replicas))
+        in_sync = len(replica.isr)
+        return in_sync >= replica.config.min_insync_replicas or in_sync >= len(replica.replicas)
