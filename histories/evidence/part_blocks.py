@@ -14,6 +14,7 @@ from .checkpoints import read_epoch_checkpoint, read_offset_checkpoint, read_pro
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import read_dump
 from .group_log import read_group_log
+from .layout import METADATA_TOPIC
 from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
@@ -91,8 +92,11 @@ def _read_dump(part: Part) -> Iterator[Block]:
     for dump in read_dump(part.path):
         topic, partition = dump.topic or part.topic, dump.partition
         here = replace(part, topic=topic, partition=part.partition if partition is None else partition)
-        yield from _blocks("batches", here, dump.batches)
-        yield from _blocks("records", here, dump.records)
+        if topic == METADATA_TOPIC:  # replayed, as its folder is, and not judged as a partition
+            here = replace(part, topic=None, partition=None)
+        else:
+            yield from _blocks("batches", here, dump.batches)
+            yield from _blocks("records", here, dump.records)
         yield from _blocks("metadata", part, dump.metadata)
         yield from _blocks("damage", here, dump.damage)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from logjudge import check
 from logjudge.histories.evidence.cluster_metadata import read_cluster_metadata
 from logjudge.histories.evidence.dump_text import is_dump, parse_dump, read_dump
+from logjudge.histories.evidence.layout import find_parts
+from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment
 from logjudge.histories.evidence.tables import BATCHES
 from logjudge.histories.simulation.bundle import write_bundle
@@ -180,3 +183,31 @@ def test_a_filtered_dump_does_not_end_the_judgement(tmp_path: Path) -> None:
     assert after.findings.equals(before.findings)
     [about] = [one for one in after.assumptions if "without the line of its batch" in one["says"]]
     assert (about["name"], about["holds"]) == ("evidence sufficient", False)
+
+
+def metadata_dump(folder: Path, topic: str) -> str:
+    """The text of `kafka-dump-log --cluster-metadata-decoder`, of a log that creates the partition orders-0."""
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    created = {"name": "orders", "topicId": topic_id}
+    partition = {"partitionId": 0, "topicId": topic_id, "replicas": [1], "isr": [1], "leader": 1, "leaderEpoch": 0}
+    records = [("TOPIC_RECORD", created), ("PARTITION_RECORD", {**partition, "partitionEpoch": 0})]
+    lines = [f"Dumping {folder}/{topic}-0/{SEGMENT}", "Log starting offset: 0", HEAD]
+    for offset, (name, data) in enumerate(records):
+        payload = json.dumps({"type": name, "version": 0, "data": data}, separators=(",", ":"))
+        lines.append(f"| offset: {offset} CreateTime: 5 keySize: -1 valueSize: 9 headerKeys: [] payload: {payload}")
+    return "\n".join([*lines, ""])
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "tables"),
+    [("__cluster_metadata", 0, {"metadata"}), ("orders", 1, {"batches", "records"})],
+)
+def test_a_dump_of_cluster_metadata_is_no_partition_to_judge(
+    tmp_path: Path, topic: str, partitions: int, tables: set[str]
+) -> None:
+    for node in ("100", "101"):
+        dump = tmp_path / "brokers" / node / "metadata.txt"
+        dump.parent.mkdir(parents=True)
+        dump.write_text(metadata_dump(tmp_path, topic))
+    assert {block.table for part in find_parts(tmp_path) for block in read_part(part)} == tables
+    assert check(tmp_path, engine="local").report["counts"]["partitions"] == partitions
