@@ -108,7 +108,9 @@ def _span(results: Results) -> list[int] | None:
 
 def _totals(results: Results) -> dict[str, int]:
     totals = Counter({name: number for name, number in sorted(results.counts.items()) if name != "lines"})
-    totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in results.summaries})
+    # A partition that only lines of brokers' logs name has a summary for its causes, but no rule could judge it.
+    judged = (summary for summary in results.summaries if summary["span"] or summary["evidence"])
+    totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in judged})
     totals["quarantined"] = results.left_out
     for summary in results.summaries:
         totals.update(summary["counts"])
