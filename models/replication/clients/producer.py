@@ -80,7 +80,7 @@ class Producer(Client):
     def _generate(self, _: None) -> None:
         """Send one record, or a burst of them, and schedule the next."""
         config = self.config
-        for _ in range(config.burst):
+        for _number in range(config.burst):
             if self.generated < self.ops:
                 partition = self._choose(self._open_batch)
                 self._add_to_batch(partition, self._begin_send(partition))
