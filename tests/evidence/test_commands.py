@@ -339,17 +339,6 @@ def test_a_tail_that_a_clean_election_cut_from_a_topic_without_clients_is_no_los
     assert [cause for cause in verdict["causes"] if "; no acknowledgements" in cause["says"]] == []
 
 
-@pytest.mark.parametrize("topic", ["__cluster_metadata", "orders"])
-def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpack, tmp_path: Path, topic: str) -> None:
-    root = tmp_path / "run"
-    shutil.copytree(unpacked("unclean-election-a"), root, ignore=shutil.ignore_patterns("data", "snapshots", "dump"))
-    for log in root.glob("brokers/*/*.log"):
-        log.write_text(log.read_text().replace("orders-", f"{topic}-"))
-    _, verdict = check(root, tmp_path / "out")
-    assert "unclean-election" in {cause["cause"] for cause in verdict["causes"]}
-    assert verdict["counts"]["partitions"] == 2  # those of the history: orders-0 and orders-1
-
-
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a", "acks1-failover-a", "leader-kill-a"])
 def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
     unpacked: Unpack, tmp_path: Path, name: str

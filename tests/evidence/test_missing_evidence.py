@@ -181,3 +181,14 @@ def test_acknowledgements_alone_show_the_loss_and_no_other_breach(unpacked: Unpa
     assert broken == {"lost-write", "inconsistent-offsets", "acknowledged-absent"}
     assert {result.rules[name]["count"] for name in broken} == {597}
     assert [one["cause"] for one in result.incidents] == ["unclean-election"]
+
+
+@pytest.mark.parametrize("topic", ["__cluster_metadata", "orders"])
+def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpack, tmp_path: Path, topic: str) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(unpacked("unclean-election-a"), root, ignore=shutil.ignore_patterns("data", "snapshots", "dump"))
+    for log in root.glob("brokers/*/*.log"):
+        log.write_text(log.read_text().replace("orders-", f"{topic}-"))
+    _, verdict = check(root, tmp_path / "out")
+    assert "unclean-election" in {cause["cause"] for cause in verdict["causes"]}
+    assert verdict["counts"]["partitions"] == 2  # those of the history: orders-0 and orders-1
