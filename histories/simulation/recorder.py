@@ -75,9 +75,10 @@ class Recorder(History):
 
     # --- producers
 
-    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
-        self.last_send = head.time
-        self._event(head, "invoke", f'"f":"send",{self._places[partition]}{self._content(producer, partition, number)}')
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
+        self.last_send = time
+        fields = f'"f":"send",{self._places[partition]}{self._content(producer, partition, number)}'
+        self._event(EventHead(time, process, op), "invoke", fields)
 
     def _content(self, producer: int, partition: int, number: int) -> str:
         """The value of a record, with its key on a compacted topic; the key of a copy is where its source is."""

@@ -68,13 +68,12 @@ class Tracer(History):
 
     # --- producers
 
-    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
-        step = Step(head.process, SEND)
-        self.events.append(TraceEvent(head.time, step, partition, producer, number, number + 1))
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
+        self.events.append(TraceEvent(time, Step(process, SEND), partition, producer, number, number + 1))
 
     def transact(self, head: EventHead, producer: int, sends: list[SentValue], offsets: dict[int, int]) -> None:
         for partition, number in sends:
-            self.send(head, producer, partition, number)
+            self.send(head.time, head.process, head.op, producer, partition, number)
 
     def transacted(
         self,

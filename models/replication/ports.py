@@ -134,7 +134,7 @@ class History:
     Times are simulated microseconds. Outcomes are ok, fail or info.
     """
 
-    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
         """A process sends a value, which a producer numbered within the partition."""
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:

@@ -13,7 +13,6 @@ from random import Random
 from ..config import MS, NEVER, SECOND
 from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
-from ..ports import EventHead
 from ..producer_batch import ProducerBatch
 from ..requests import (
     DUPLICATE,
@@ -93,7 +92,7 @@ class Producer(Client):
         self._next_value[partition] = number + 1
         self._op = op
         self.generated = op + 1
-        self._history.send(EventHead(self.loop.now, self.name, op), self.index, partition, number)
+        self._history.send(self.loop.now, self.name, op, self.index, partition, number)
         return number
 
     def _add_to_batch(self, partition: int, number: int) -> None:
