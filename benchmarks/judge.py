@@ -191,10 +191,9 @@ def lost_values(truth: dict[str, Any]) -> tuple[set[str], set[str]]:
 
 def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared, compacted: bool, unknown: set[str]) -> None:
     lost, on_no_replica = lost_values(truth)
-    if compacted:
-        lost = {value for value in lost if not value.startswith("tombstone@")}
     absent = values_of(found, "acknowledged-absent")
     if compacted:
+        lost, absent = _without_tombstones(lost), _without_tombstones(absent)
         unknown = ((lost | on_no_replica) & unknown) - values_of(found, "acknowledged-absent", "lost-write", "unseen")
         compared.counts["lost records that compaction may explain"] += len(unknown)
         lost, on_no_replica = lost - unknown, on_no_replica - unknown
@@ -203,10 +202,13 @@ def _losses(truth: dict[str, Any], found: pl.DataFrame, compared: Compared, comp
         judged = values_of(found, "lost-write", "unseen")
         if compacted:
             # Compaction may explain a missing offset, but not in the brokers' logs that its key has no newer record.
-            # Compaction removes tombstones, too.
-            judged |= absent - on_no_replica
-            judged = {value for value in judged if not value.startswith("tombstone@")}
+            judged = _without_tombstones(judged | absent - on_no_replica)
         compared.compare("lost records, by clients", lost, judged)
+
+
+def _without_tombstones(values: set[str]) -> set[str]:
+    """The values of other records: compaction removes tombstones, too."""
+    return {value for value in values if not value.startswith("tombstone@")}
 
 
 def compare_causes(truth: dict[str, Any], results: Results, found: pl.DataFrame, compared: Compared) -> None:

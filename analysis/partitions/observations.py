@@ -67,8 +67,9 @@ def _with_latest(reads: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
 
 
 def nameless(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
-    """Sends with the tombstones' names replaced by null, as they are in the brokers' logs."""
-    return sends.with_columns(value=pl.when(~pl.col("value").is_in(tombstones.implode())).then("value"))
+    """Sends with null as the values of tombstones, as in the brokers' logs, and with their names as `tombstone`."""
+    is_tombstone = pl.col("value").is_in(tombstones.implode())
+    return sends.with_columns(value=pl.when(~is_tombstone).then("value"), tombstone=pl.when(is_tombstone).then("value"))
 
 
 Result = TypeVar("Result")

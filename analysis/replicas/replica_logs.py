@@ -35,6 +35,7 @@ from .tiered import without_remote_segments
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {
     "value": pl.String,  # null for a tombstone
+    "tombstone": pl.String,  # its name
     "offset": pl.Int64,
     "acknowledged": pl.Boolean,
     "invoked": pl.Int64,  # ns

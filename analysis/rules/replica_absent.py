@@ -270,13 +270,14 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
     logs, offsets = last.logs, run["offset"].drop_nulls()
+    names = run.select(pl.coalesce("value", "tombstone")).to_series()
     first, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
     holders = logs.last_records.join(run.select("value"), on="value", how="semi")["broker"].unique().sort()
     count = plural(run.height, "acknowledged record")
     at = f" ({span(first, end)})" if first is not None and end is not None else ""
     only = f"only on {brokers(holders)}, and not in the log of broker {last.leader}, the leader"
     places = "on no replica" if run["everywhere"][0] else only
-    acknowledged = f"{quoted(run['value'][0])} was acknowledged"
+    acknowledged = f"{quoted(names[0])} was acknowledged"
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(
         logs,
@@ -284,7 +285,7 @@ def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
         (first, end),
         [Evidence(acknowledged, place=run["place"][0]), *_records_instead(last, first), *_earlier(logs, run)],
         count=run.height,
-        values=run["value"].drop_nulls(),
+        values=names.drop_nulls(),
         processes=run["process"].drop_nulls().unique().sort(),
         brokers=holders,
         snapshot=logs.last,

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.timelines.timeline import is_last_known_leader
@@ -24,7 +25,7 @@ from logjudge.models.replication.scenario import Scenario
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import weakened
-from judge import WIDE, compare
+from judge import KEYED, WIDE, compare, scenario
 
 # Each variant with mixed faults; then runs that were judged wrongly once: double losses, stale leaders, brokers that
 # come back in their own epoch, partitions that no broker may lead, logs that are empty in the end; a dead broker that
@@ -122,3 +123,16 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
     assert len(wrong) > weakened.COPIES
     assert all("has the cause unclean-election" in sentence for sentence in wrong)
+
+
+@pytest.mark.parametrize(("seed", "tombstones"), [(KEYED + 31029, 2), (KEYED + 31074, 0)])
+def test_lost_tombstones_are_explained_in_the_logs_as_to_clients(seed: int, tombstones: int, tmp_path: Path) -> None:
+    """Compaction may have removed those of the second run, so there no finding about the logs lists them."""
+    found = judge_run(open_run(write_bundle(scenario(seed), tmp_path / "run").folder)).findings()
+    losses = found.filter(pl.col("rule").is_in(["lost-write", "acknowledged-absent"])).explode("values")
+    lost = {rule: rows for (rule,), rows in losses.group_by("rule")}
+    absent = lost["acknowledged-absent"]
+    assert absent["values"].str.starts_with("tombstone@").sum() == tombstones
+    both = absent.join(lost["lost-write"], on="values")
+    assert both.height == absent.height
+    assert both.filter(pl.col("cause").ne_missing(pl.col("cause_right"))).is_empty()
