@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,11 +23,14 @@ from .inspection import (
     open_for_inspection,
     parse_partition,
     record_text,
+    record_time,
     seconds_text,
-    time_of_day,
 )
 from .main import EXIT_BREACH, EXIT_UNKNOWN, EXIT_VALID
 from .options import Form, LocalPath, form_options, from_option, quiet_option, show
+
+if TYPE_CHECKING:
+    from ..analysis.inspect.open_partitions import Inspected
 
 MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 
@@ -56,7 +59,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     document = Document()
     for part in compared:
         for snapshot in part["snapshots"]:
-            _snapshot(document, opened.partition(part["partition"]), snapshot, opened.has_history)
+            _snapshot(document, opened.partition(part["partition"]), snapshot, opened)
     add_shared_sentence(document, [part["partition"] for part in compared if not part["snapshots"]], NO_LOG)
     if set_aside := opened.set_aside():
         document.heading("Not compared")
@@ -83,10 +86,10 @@ def _refuse_second_run(given: str | None) -> None:
         )
 
 
-def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], has_history: bool) -> None:
-    when = seconds_text(snapshot["time"], has_history)
+def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], opened: Inspected) -> None:
+    when = seconds_text(snapshot["time"], opened.has_history)
     document.heading(
-        f"{p.label}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and has_history else "")
+        f"{p.label}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and opened.has_history else "")
     )
     add_generation(document, p)
     for broker in snapshot["brokers"]:
@@ -104,7 +107,7 @@ def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], has_hi
     if len(snapshot["damage"]) > MAX_DAMAGED:
         document.sentences(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
-        _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]])
+        _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]], opened.started_at)
     if snapshot["left_out"]:
         document.sentences(f"… and {snapshot['left_out']:,} more divergences")
 
@@ -135,18 +138,19 @@ def _damage_text(row: dict[str, Any]) -> str:
     return f"broker {row['broker']} {what}{offsets}: {row['file']}{byte}, {row['reason']}"
 
 
-def _divergence(document: Document, divergence: dict[str, Any], brokers: list[str]) -> None:
+def _divergence(document: Document, divergence: dict[str, Any], brokers: list[str], started_at: str) -> None:
     rows = []
     for row in divergence["rows"]:
         if "skipped" in row:
             rows.append(["", "⋮", *([f"{row['skipped']:,} more differ"] + [""] * (len(brokers) - 1))])
             continue
-        rows.append(["≠" if row["differs"] else "", str(row["offset"]), *(_cell(row["held"][b]) for b in brokers)])
+        cells = (_cell(row["held"][broker], started_at) for broker in brokers)
+        rows.append(["≠" if row["differs"] else "", str(row["offset"]), *cells])
     document.table(["", "offset", *(f"broker {broker}" for broker in brokers)], rows)
 
 
-def _cell(record: dict[str, Any] | None) -> str:
+def _cell(record: dict[str, Any] | None, started_at: str) -> str:
     if record is None:
         return "·"
     epoch = "" if record["epoch"] is None else f"e{record['epoch']}"
-    return " ".join(part for part in (epoch, time_of_day(record["timestamp"]), record_text(record)) if part)
+    return " ".join(part for part in (epoch, record_time(record["timestamp"], started_at), record_text(record)) if part)

@@ -40,7 +40,7 @@ from .inspection import (
     parse_place,
     place_of_finding,
     record_text,
-    time_of_day,
+    record_time,
     with_time,
 )
 from .options import Form, LocalPath, form_options, from_option, show
@@ -277,7 +277,9 @@ def _explain_history(document: Document, opened: Inspected, p: Partition, histor
     document.sentences(*why_no_cause(unexplained_findings(here, history["causes"]), opened.with_files()))
     if history["held"]:
         document.heading("Replicas")
-        rows = [[row["where"], f"broker {row['broker']}", *_record_cells(row)] for row in history["held"]]
+        rows = [
+            [row["where"], f"broker {row['broker']}", *_record_cells(row, opened.started_at)] for row in history["held"]
+        ]
         document.table(["", "", "epoch", "time (UTC)", "value"], rows)
     if history["led"]:
         document.heading("Leaders")
@@ -317,14 +319,14 @@ def _offset_record(opened: Inspected, names: list[str], target: Place, judged: l
     return opened.located({**histories[0], **({"other_generations": histories[1:]} if len(names) > 1 else {})})
 
 
-def _record_cells(row: Record) -> list[str]:
+def _record_cells(row: Record, started_at: str) -> list[str]:
     """Epoch, time and value of a replica's record, or why it has none."""
     record = row["holds"]
     if record is None:
         return ["", "", row["why_not"]]
     return [
         "" if record["epoch"] is None else str(record["epoch"]),
-        time_of_day(record["timestamp"]),
+        record_time(record["timestamp"], started_at),
         record_text(record),
     ]
 

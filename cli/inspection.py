@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.wording import some
+from ..analysis.wording import some, utc_text
 from ..histories.errors import InputError, UsageError
 from ..plots.report.saved import is_saved
 from .progress import Progress, note
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run has no broker files that record events of this partition."
 MAX_NAMES = 12
+MS_OF_A_DAY = 86_400_000
 _PLACE = re.compile(
     r"(?P<partition>.+?-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18})(?:-(?P<last>\d{1,18}))?)?"
 )  # a key of a Jepsen history has no partition number
@@ -152,8 +153,16 @@ def record_text(record: dict[str, Any]) -> str:
     return value if record["key"] is None else f"{record['key']}={value}"
 
 
-def time_of_day(ms: int | None) -> str:
-    """A record's timestamp (ms since the epoch) as the time of day in UTC."""
-    if ms is None or not 0 <= ms < 253402300800000:
-        return "" if ms is None else str(ms)
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
+def record_time(ms: int | None, started_at: str) -> str:
+    """A record's timestamp (ms since the epoch) in UTC: within a day of the run's start without its date.
+
+    A producer may set any timestamp, such as one years before or after the run.
+    """
+    if ms is None:
+        return ""
+    from ..plots.time_axis import moment
+
+    start = moment(started_at, 0)
+    if start is not None and abs(ms - start.timestamp() * 1000) < MS_OF_A_DAY:
+        return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
+    return utc_text(ms)
