@@ -187,7 +187,7 @@ def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
         return known
     before = timeline.isr_between(until=new.time - 1) if new.time is not None else []
     reported = [fact for _, isr, fact in before[-1:] if new.leader in isr]
-    configured = clean_by_configuration(timeline)
+    configured = clean_by_configuration(timeline, new.time)
     # In ZooKeeper the ISR keeps an absent broker, so the configuration is the better proof if it is known.
     return configured or reported
 

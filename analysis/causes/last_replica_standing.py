@@ -20,7 +20,15 @@ from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .corruption import FAULTS as DAMAGING
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
-from .prevention import CHECKSUMS, ELIGIBLE, acks_all_measures, flush_measures, more_replicas, requires_followers
+from .prevention import (
+    CHECKSUMS,
+    ELIGIBLE,
+    acks_all_measures,
+    flush_measures,
+    more_replicas,
+    requires_followers,
+    setting_changes,
+)
 from .replica_history import (
     death_facts,
     had_records,
@@ -89,6 +97,7 @@ def _proof(
         change.began,
         had,
         shrunk or sole_isr_facts(timeline, broker, until),
+        setting_changes(timeline, lost, None),
         alone,
         *absent,
         acknowledgement_facts(lost),
@@ -107,8 +116,8 @@ def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool)
     """Measures by which another broker would have had the records, or would have been elected with them."""
     alone = had_sole_isr_at_acknowledgement(timeline, lost)
     if alone or (alone is None and shrunk) or len(timeline.members) == 1:
-        return more_replicas(timeline, lost) or (acks_all_measures(timeline) if "1" in lost.acks else [])
-    others = alone is False or (requires_followers(timeline) and lost.acks == {"all"})
+        return more_replicas(timeline, lost) or (acks_all_measures(timeline, lost) if "1" in lost.acks else [])
+    others = alone is False or (requires_followers(timeline, lost) and lost.acks == {"all"})
     return [ELIGIBLE] if others else []
 
 

@@ -11,7 +11,7 @@ from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import Term, Timeline
+from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .replica_history import (
     had_records,
@@ -354,11 +354,14 @@ def _final_end_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     return [end.fact for end in ends if end.end <= lost.first]
 
 
-def clean_by_configuration(timeline: Timeline) -> list[Fact]:
-    """The fact that the topic's configuration permits no unclean election; empty if it does or is not recorded."""
-    value = str(timeline.config.get("unclean.leader.election.enable", "")).lower()
-    text = "unclean.leader.election.enable=false for the topic"
-    return [Fact(text, "configured", source="run.json")] if value == "false" else []
+def clean_by_configuration(timeline: Timeline, at: int | None) -> list[Fact]:
+    """The fact that the topic's configuration permitted no unclean election at a time (ns; None: at any time).
+
+    Empty if it did, or is not recorded.
+    """
+    if not timeline.allows_only_clean_elections(at):
+        return []
+    return [setting.fact for setting in timeline.settings_between(UNCLEAN, at, at)][:1]
 
 
 def isr_before_election(new: Term) -> list[Fact]:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from ..timelines.facts import SECOND
-from ..timelines.timeline import Term, Timeline
+from ..timelines.facts import SECOND, Fact
+from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
 from .cases import Lost
-from .leader_change import clean_by_configuration
-from .replica_history import had_sole_isr_at_acknowledgement, still_had_records
+from .replica_history import had_sole_isr_at_acknowledgement, still_had_records, was_replicated_at_first
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 
 CHECKSUMS = "file systems or disks that verify checksums"
 
 
-def requires_followers(timeline: Timeline) -> bool:
-    """Whether min.insync.replicas requires a follower; if it is not recorded it does not."""
-    replicas = str(timeline.config.get("min.insync.replicas", "1"))
-    return replicas.isdecimal() and int(replicas) > 1
+def requires_followers(timeline: Timeline, lost: Lost) -> bool:
+    """Whether min.insync.replicas required a follower at all acknowledgements; if it is not recorded it did not."""
+    values = [setting.value for setting in timeline.settings_between(LEAST, lost.first_acked, lost.last_acked)]
+    return bool(values) and all(value.isdecimal() and int(value) > 1 for value in values)
 
 
-def no_unclean_election(timeline: Timeline) -> list[str]:
-    """No unclean election. If the topic's configuration permits none, only an operator's tool causes one."""
-    if clean_by_configuration(timeline):
+def setting_changes(timeline: Timeline, lost: Lost, elected: int | None) -> list[Fact]:
+    """The changes to settings that count for a loss: those in effect at its acknowledgements, and at an election."""
+    counting = [
+        *timeline.settings_between(LEAST, lost.first_acked, lost.last_acked),
+        *(timeline.settings_between(UNCLEAN, elected, elected) if elected is not None else ()),
+    ]
+    return [setting.fact for setting in timeline.changed_settings if setting in counting]
+
+
+def no_unclean_election(timeline: Timeline, at: int | None) -> list[str]:
+    """No unclean election. If the topic's configuration permits none then, only an operator's tool causes one."""
+    if timeline.allows_only_clean_elections(at):
         return ["no unclean election by an operator (unclean.leader.election.enable is already false)"]
     return ["unclean.leader.election.enable=false"]
 
@@ -41,12 +49,13 @@ def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Los
 
 
 def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:
-    """min.insync.replicas=2, unless the topic had it, acks=1 ignored it, or the leader did not acknowledge alone.
+    """min.insync.replicas=2, unless the topic had it, acks=1 ignored it, or the leader did not acknowledge all alone.
 
     With a replication factor of 1, a second replica instead."""
     if second := second_replica(timeline):
         return second
-    if requires_followers(timeline) or "1" in lost.acks or had_sole_isr_at_acknowledgement(timeline, lost) is False:
+    ignores = requires_followers(timeline, lost) or "1" in lost.acks
+    if ignores or had_sole_isr_at_acknowledgement(timeline, lost) is False or was_replicated_at_first(timeline, lost):
         return []
     is_pair = _replication(timeline) == 2
     price = "either of the two replicas is out of the ISR" if is_pair else "only one replica is in the ISR"
@@ -63,9 +72,9 @@ def _replication(timeline: Timeline) -> int | None:
     return len(timeline.replica_logs.replicas) or (factor if isinstance(factor, int) else None)
 
 
-def acks_all_measures(timeline: Timeline) -> list[str]:
+def acks_all_measures(timeline: Timeline, lost: Lost) -> list[str]:
     """acks=all, with min.insync.replicas=2 unless it is configured: without it the leader alone may acknowledge."""
-    return ["acks=all" if requires_followers(timeline) else "acks=all together with min.insync.replicas=2"]
+    return ["acks=all" if requires_followers(timeline, lost) else "acks=all together with min.insync.replicas=2"]
 
 
 def flush_measures(timeline: Timeline) -> list[str]:

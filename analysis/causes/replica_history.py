@@ -125,6 +125,33 @@ def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | No
     return False if before else None
 
 
+def isr_at_first_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
+    """The ISR a second after the first acknowledgement, without brokers that had died before it; empty if not recorded.
+
+    An acknowledgement waits for the ISR to shrink, and may be recorded just before that is.
+    """
+    if lost.first_acked is None:
+        return frozenset()
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < lost.first_acked}
+    return isr_at(timeline, lost.first_acked + SECOND) - {broker for broker, kind in last.items() if kind == "died"}
+
+
+def was_replicated_at_first(timeline: Timeline, lost: Lost) -> bool:
+    """Whether the ISR had several brokers when the first of the records was acknowledged."""
+    return len(isr_at_first_acknowledgement(timeline, lost)) > 1
+
+
+def facts_log_vanished(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
+    """The fact that a broker which had the first lost record later loaded its log without it, as from an empty disk.
+
+    Empty without proof.
+    """
+    if until is None or lost.first_acked is None or broker not in isr_at_first_acknowledgement(timeline, lost):
+        return []
+    loads = [(time, end) for time, end in timeline.dated_ends(broker, "loaded") if lost.first_acked < time <= until]
+    return [end.fact for _, end in loads[-1:] if end.end <= lost.first]
+
+
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
     """The first report of the ISR that consisted of this broker alone at a time; empty if it had other members."""
     limit = MAX_INT64 if until is None else until + SECOND

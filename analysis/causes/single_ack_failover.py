@@ -44,7 +44,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     old = change.old_leader
     if old is None:
         return needs(*(change.missing or ["the leaders before and after the loss"]))
-    clean = in_isr_before_election(new) or clean_by_configuration(timeline)
+    clean = in_isr_before_election(new) or clean_by_configuration(timeline, new.time)
     if not clean:
         return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
@@ -76,4 +76,4 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
-    return Attempt(True, facts, acks_all_measures(timeline))
+    return Attempt(True, facts, acks_all_measures(timeline, lost))

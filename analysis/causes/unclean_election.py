@@ -22,9 +22,10 @@ from .leader_change import (
     isr_before_election,
     missing_if_just_elected,
 )
-from .prevention import last_down_first_up, more_replicas, no_unclean_election
+from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
     death_facts,
+    facts_log_vanished,
     had_records,
     isr_at,
     missing_if_failed_together,
@@ -89,16 +90,18 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),
         reasons_absent(timeline, old, new.time),
-        clean_by_configuration(timeline),
+        clean_by_configuration(timeline, new.time),
+        setting_changes(timeline, lost, new.time),
         new.facts[:1],
         [new.chosen_outside_isr] if new.chosen_outside_isr else [],
         isr_before_election(new),
+        facts_log_vanished(timeline, new.leader, lost, new.time),
         without,
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
     order = last_down_first_up(timeline, old, new, lost)
-    return Attempt(True, facts, [*no_unclean_election(timeline), *order, *more_replicas(timeline, lost)])
+    return Attempt(True, facts, [*no_unclean_election(timeline, new.time), *order, *more_replicas(timeline, lost)])
 
 
 def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:

@@ -71,7 +71,7 @@ def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Reco
             f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch};"
             f" which records it lacked is not known without the log of a broker that was{in_sync}"
         )
-        found = Explanation("unclean-election", elected, no_unclean_election(timeline), CITATION)
+        found = Explanation("unclean-election", elected, no_unclean_election(timeline, term.time), CITATION)
         yield {"findings": [], "says": text, "lost": None, **found.record()}
 
 

@@ -210,6 +210,7 @@ def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:
 
 def _facts(timeline: Timeline) -> Iterator[Moment]:
     yield from (Moment("topic", fact) for fact in timeline.topic_changes)
+    yield from (Moment("topic", setting.fact) for setting in timeline.changed_settings)
     # Kills and restarts are left out here, as each broker's death or start is an event.
     for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True):
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline):

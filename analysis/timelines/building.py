@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -30,7 +30,6 @@ from .timeline import (
     OF_ADMINISTRATORS,
     BrokerEvent,
     Builder,
-    Deletion,
     Election,
     IsrReport,
     LogEnd,
@@ -40,11 +39,11 @@ from .timeline import (
     is_last_known_leader,
     isr_clause,
 )
+from .topic_settings import add_setting
 
 SAME_TIME_NS = 2_000_000_000  # between two sources' records of one event: their clocks and delays differ
 MAX_SOURCES = 4
 BOTH_SIDES = ("fenced", "unfenced")  # a node that is controller and broker logs each of them in both roles
-RETENTION: tuple[tuple[str, Literal["age", "size"]], ...] = (("retention.ms", "age"), ("retention.bytes", "size"))
 ONCE = ("elected", "begins")  # a leader epoch has one of each, whatever the recorded time
 
 
@@ -157,8 +156,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         time = builder.at(row["time"])
         time = time if time is None else time + row["within"]
         if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
-            builder.config.setdefault(row["key"], row["value"])
-            builder.deletions += _permitted(row["key"], str(row["value"]))
+            add_setting(builder, row, time)
         elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
             kind, verb = TOPICS[row["kind"]]
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
@@ -171,13 +169,6 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
             previous = row
-
-
-def _permitted(setting: str, value: str) -> list[Deletion]:
-    """The deletions that a topic's setting permits, as it is or was during the run."""
-    if not re.fullmatch(r"[0-9]{1,18}", value):  # -1 permits none
-        return []
-    return [Deletion(kind, int(value)) for name, kind in RETENTION if name == setting]
 
 
 def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:
@@ -246,7 +237,7 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     candidates = None
     if previous is not None:
         sync, elr, known = (broker_names(previous[name]) for name in ("isr", "elr", "last_known_elr"))
-        term.was_last_known = is_last_known_leader(builder.config, leader, sync, elr, known)
+        term.was_last_known = is_last_known_leader(builder.allows_only_clean_elections(time), leader, sync, elr, known)
         joined = _joined_with_reassignment(row, previous)
         term.electable = known if term.was_last_known else sync | elr | joined or known
         candidates = frozenset() if term.was_last_known else sync | elr or known

@@ -153,7 +153,8 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     term.name_leader(str(fields["leader"]))
     sync, elr, known = (broker_names(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
     leader = str(fields["leader"])
-    last_known = bool(fields.get("unclean")) and is_last_known_leader(builder.config, leader, sync, elr, known)
+    clean_only = builder.allows_only_clean_elections(builder.at(row["time"], row["broker"]))
+    last_known = bool(fields.get("unclean")) and is_last_known_leader(clean_only, leader, sync, elr, known)
     # An unclean election leaves the leader alone in the ISR. A leader with others joined it by the same change, as a
     # reassignment that ends makes it.
     others = broker_names(fields.get("isr")) - {leader}

@@ -127,16 +127,15 @@ def isr_clause(isr: frozenset[str]) -> str:
 
 
 def is_last_known_leader(
-    config: Mapping[str, Any], leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
+    clean_only: bool, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
 ) -> bool:
     """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader (KIP-966).
 
     Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
-    have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled, this is
-    the only explanation.
+    have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled
+    (`clean_only`), this is the only explanation.
     """
-    disabled = str(config.get("unclean.leader.election.enable", "")).lower() == "false"
-    return leader in known and not sync and (not elr or (disabled and leader not in elr))
+    return leader in known and not sync and (not elr or (clean_only and leader not in elr))
 
 
 def broker_names(values: Any) -> frozenset[str]:
@@ -188,6 +187,17 @@ class Deletion(NamedTuple):
     value: int  # the age in ms, the size in bytes, or the offset below which a client deleted
 
 
+class Setting(NamedTuple):
+    """A value of a topic's setting, and the fact that records it."""
+
+    name: str
+    value: str  # empty: removed, so that the broker's default counts
+    fact: Fact
+
+
+UNCLEAN, LEAST = "unclean.leader.election.enable", "min.insync.replicas"
+
+
 @dataclass
 class Timeline:
     """The events of one topic-partition: leader epochs, log ends, brokers' events, ISR and faults.
@@ -200,6 +210,7 @@ class Timeline:
     faults: Sequence[Fault] = ()
     fault_facts: list[Fact] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)  # the topic's configuration, by Kafka's names
+    settings: list[Setting] = field(default_factory=list)  # of the topic, as the metadata log sets them
     terms: dict[int, Term] = field(default_factory=dict)
     ends: list[LogEnd] = field(default_factory=list)
     events: list[BrokerEvent] = field(default_factory=list)
@@ -254,6 +265,38 @@ class Timeline:
     def starts_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
         """The dated starts of a broker, each with its time (ns), in order of time."""
         return [(time, e) for time, e in self.life_of(broker) if e.kind == "started"]
+
+    def settings_between(self, name: str, since: int | None, until: int | None) -> list[Setting]:
+        """The values of a topic's setting from one time to another (ns; None: unbounded); empty if not recorded.
+
+        What the metadata log records by a time overrules run.json, which has the value of one moment.
+        """
+        first, last = MIN_INT64 if since is None else since, MAX_INT64 if until is None else until
+        dated = [(setting.fact.time, setting) for setting in self.settings if setting.name == name]
+        if any(time is None for time, _ in dated):
+            first, last = MIN_INT64, MAX_INT64
+        set_ = [(time or 0, setting) for time, setting in dated if (time or 0) <= last]
+        before = [setting for time, setting in set_ if time <= first][-1:]
+        if not before and self.config.get(name) is not None:
+            value = str(self.config[name]).lower()
+            before = [Setting(name, value, Fact(f"{name}={value} for the topic", "configured", source="run.json"))]
+        return [*before, *(setting for time, setting in set_ if time > first)]
+
+    def allows_only_clean_elections(self, at: int | None) -> bool:
+        """Whether the topic permits no unclean election at a time (ns; None: at any time)."""
+        values = [setting.value for setting in self.settings_between(UNCLEAN, at, at)]
+        return bool(values) and all(value == "false" for value in values)
+
+    @property
+    def changed_settings(self) -> list[Setting]:
+        """The settings that the metadata log records with another value than before."""
+        values = {name: str(value).lower() for name, value in self.config.items()}
+        changed = []
+        for setting in self.settings:
+            if values.get(setting.name, setting.value) != setting.value:
+                changed.append(setting)
+            values[setting.name] = setting.value
+        return changed
 
     @property
     def members(self) -> set[str]:
@@ -319,6 +362,7 @@ class Builder(Timeline):
             *happened,
             *(report.fact for report in reports),
             *self.topic_changes,
+            *(setting.fact for setting in self.settings),
             *of_logs,
             *self.cleanings,
             *self.disk_errors,

@@ -44,22 +44,6 @@ def test_an_offset_has_a_history(unpacked: Unpack) -> None:
     assert "broker 1 truncated orders-0 to offset 255" in output
 
 
-@pytest.mark.parametrize(("started", "date"), [("2026-11-21", ""), ("2099-01-01", "2026-11-21 ")])
-def test_a_time_of_a_record_has_its_date_if_that_is_not_the_date_of_the_run(
-    unpacked: Unpack, tmp_path: Path, started: str, date: str
-) -> None:
-    run_folder = shutil.copytree(unpacked("unclean-election-a"), tmp_path / "run")
-    config = json.loads((run_folder / "run.json").read_text())
-    config["started_at"] = f"{started}T09:00:00.000Z"
-    (run_folder / "run.json").write_text(json.dumps(config))
-    time = r"(2026-11-21 )?\d\d:\d\d:\d\d\.\d{3}Z? +"
-    shown = re.findall(rf"broker \d +\d+ +{time}", run("explain", run_folder, "orders-0@300").output)
-    compared = re.findall(rf"\be\d+ {time}", invoke("diff", run_folder, "orders-0").stdout)
-    assert shown
-    assert compared
-    assert {*shown, *compared} == {date}
-
-
 def test_generations_of_a_topic_are_explained_where_their_labels_appear(unpacked: Unpack, tmp_path: Path) -> None:
     run_folder = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     before = run_folder / "snapshots" / "before"

@@ -23,16 +23,19 @@ def lost(acks="all", first=1, last=1, values=("b",), at=5):
 
 
 def metadata(*changes):
-    """Changes of a partition whose leader is 1 and ISR [1, 2]: pairs of seconds and fields."""
+    """Changes of a partition whose leader is 1 and ISR [1, 2], or of a topic's setting: pairs of seconds and fields."""
     topic = MetadataRecord(0, START, "TOPIC_RECORD", {"name": "orders", "topicId": "x"})
     new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
     first = MetadataRecord(1, START, "PARTITION_RECORD", {**new, "leaderEpoch": 0, "partitionEpoch": 0})
-    rest = [
-        MetadataRecord(i, START + at * 1000, "PARTITION_CHANGE_RECORD", {"partitionId": 0, "topicId": "x", **fields})
-        for i, (at, fields) in enumerate(changes, 2)
-    ]
+    rest = [_metadata_record(i, START + at * 1000, fields) for i, (at, fields) in enumerate(changes, 2)]
     frame, _ = replay_records([topic, first, *rest])
     return located(frame.drop("file"), "", "100", "__cluster_metadata-0")
+
+
+def _metadata_record(offset, time, fields):
+    if "value" in fields:
+        return MetadataRecord(offset, time, "CONFIG_RECORD", {"resourceType": 2, "resourceName": "orders", **fields})
+    return MetadataRecord(offset, time, "PARTITION_CHANGE_RECORD", {"partitionId": 0, "topicId": "x", **fields})
 
 
 def server_log(broker, *lines):

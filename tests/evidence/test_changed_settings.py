@@ -1,0 +1,85 @@
+"""A topic's settings that change during a run: what counts is the value at the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .timelines import AFTER, SECOND, lost, metadata, server_log, timeline
+
+CLEAN, UNCLEAN = "no unclean election by an operator", "unclean.leader.election.enable=false"
+SHRINKS = (4, {"isr": [1]})
+ELECTS_2 = (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1})
+NO_LOG = "INFO Created log for partition orders-0 in /data/orders-0 with properties {} (kafka.log.LogManager)"
+
+
+def setting(name, value, at):
+    return at, {"name": name, "value": value}
+
+
+def explained(*changes, config=None, records=None, events=()):
+    meta = metadata(*sorted(changes, key=lambda change: change[0]))
+    return explain_loss(timeline(AFTER, meta=meta, config=config, events=events), records or lost())
+
+
+def measures(found):
+    return " | ".join(found.prevented_by)
+
+
+@pytest.mark.parametrize(
+    ("changes", "measure"),
+    [
+        ([("true", 3)], UNCLEAN),
+        ([("true", 3), ("false", 6)], CLEAN),
+        ([(None, 3)], UNCLEAN),
+        ([("true", 12)], CLEAN),
+        ([], CLEAN),
+    ],
+)
+def test_an_unclean_election_is_judged_by_the_setting_of_its_time(changes, measure):
+    name = "unclean.leader.election.enable"
+    set_ = [setting(name, value, at) for value, at in changes]
+    found = explained(SHRINKS, ELECTS_2, *set_, config={name: False})
+    assert found.cause == "unclean-election"
+    assert found.prevented_by[0].startswith(measure)
+    was_set = any(fact.sentence == f"{name} of topic orders was set to true" for fact in found.chain)
+    assert was_set == (changes == [("true", 3)])
+
+
+@pytest.mark.parametrize(("at", "helps"), [(3, True), (7, False)])
+def test_a_least_isr_that_was_lowered_before_the_acknowledgement_prevents_no_loss(at, helps):
+    name = "min.insync.replicas"
+    found = explained(SHRINKS, ELECTS_2, setting(name, "2", 0), setting(name, "1", at), config={name: 2})
+    assert found.cause == "unclean-election"
+    assert ("min.insync.replicas=2" in measures(found)) == helps
+    assert any(fact.sentence == f"{name} of topic orders was set to 1" for fact in found.chain) == helps
+
+
+@pytest.mark.parametrize(("shrunk", "helps"), [(4, True), (7, False)])
+def test_a_second_in_sync_replica_does_not_help_where_the_elected_broker_lost_its_disk(shrunk, helps):
+    records = replace(lost(), last_acked=8 * SECOND)
+    empty_disk = server_log("2", (6, NO_LOG))
+    isr = (shrunk, {"isr": [1]})
+    found = explained(isr, ELECTS_2, records=records, events=[empty_disk])
+    assert found.cause == "unclean-election"
+    assert ("min.insync.replicas=2" in measures(found)) == helps
+    vanished = any("broker 2 had no log of orders-0 and created one" in fact.sentence for fact in found.chain)
+    assert vanished == (not helps)
+
+
+def test_a_timeline_without_dates_of_its_settings_knows_none_that_changed():
+    name = "unclean.leader.election.enable"
+    undated = timeline(AFTER, meta=metadata(setting(name, "true", 3)), config={name: False})
+    undated.settings[:] = [one._replace(fact=replace(one.fact, time=None)) for one in undated.settings]
+    assert not undated.allows_only_clean_elections(1 * SECOND)
+    dated = timeline(AFTER, meta=metadata(setting(name, "true", 3)), config={name: False})
+    assert [dated.allows_only_clean_elections(at * SECOND) for at in (1, 5)] == [True, False]
+    assert not dated.allows_only_clean_elections(None)
+
+
+def test_the_timeline_lists_settings_that_changed_but_not_those_of_a_new_topic():
+    name = "min.insync.replicas"
+    found = timeline(AFTER, meta=metadata(setting(name, "2", 0), setting(name, "1", 3)), config={name: 2})
+    assert [one.value for one in found.changed_settings] == ["1"]
