@@ -198,7 +198,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
             builder.term(previous["leader_epoch"]).ended = time
         had_none = previous is not None and previous["leader"] == -1
         if previous is not None and had_none and (row["isr"], row["elr"]) == (previous["isr"], previous["elr"]):
-            return  # a change of another field
+            return  # a change of another field, which keeps the electable replicas
         verb = "still had no leader" if had_none else "lost its leader"
         message = f"{name} {verb} in epoch {row['leader_epoch']}, ISR {_text(row['isr'])}"
         message += f", ELR {_text(row['elr'])}" if row["elr"] or (previous is not None and previous["elr"]) else ""
@@ -209,6 +209,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         _election(builder, row, previous, time)
     elif row["isr"] != previous["isr"]:
         _isr_change(builder, row, previous, time)
+    builder.last_electable = _electable(row) or builder.last_electable
 
 
 def _text(brokers: list[int] | None) -> str:
@@ -249,6 +250,14 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     if term.electable:
         term.elections.append(Election(term.electable, fact))
     builder.add_isr(isr, fact)
+    # Kafka clears the ELR when min.insync.replicas changes: then no replica is electable, but those before it have all.
+    if previous is not None and not term.electable and row["recovering"] and leader not in builder.last_electable:
+        term.chosen_outside_isr = fact
+
+
+def _electable(row: dict[str, Any]) -> frozenset[str]:
+    """The replicas that are in the ISR or the ELR, or were last, after a metadata record."""
+    return broker_names([*(row["isr"] or ()), *(row["elr"] or ()), *(row["last_known_elr"] or ())])
 
 
 def _joined_with_reassignment(row: dict[str, Any], previous: dict[str, Any]) -> frozenset[str]:

@@ -338,6 +338,7 @@ class Builder(Timeline):
     """A timeline to which facts are added from one source after the other."""
 
     started: int | None = None  # ms since the epoch
+    last_electable: frozenset[str] = frozenset()  # the last replicas in the ISR or the ELR, by the metadata log
     reported_by_leaders: list[LeaderReport] = field(default_factory=list)
     isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it

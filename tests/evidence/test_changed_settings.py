@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from logjudge.analysis.causes import explain_loss
 
+from .replica_texts import epochs, logs
 from .timelines import AFTER, SECOND, lost, metadata, server_log, timeline
 
 CLEAN, UNCLEAN = "no unclean election by an operator", "unclean.leader.election.enable=false"
@@ -67,6 +68,19 @@ def test_a_second_in_sync_replica_does_not_help_where_the_elected_broker_lost_it
     assert ("min.insync.replicas=2" in measures(found)) == helps
     vanished = any("broker 2 had no log of orders-0 and created one" in fact.sentence for fact in found.chain)
     assert vanished == (not helps)
+
+
+@pytest.mark.parametrize(("leader", "unclean"), [(2, True), (1, None)])
+def test_an_election_after_the_eligible_replicas_were_cleared_is_unclean_unless_its_leader_was_one(leader, unclean):
+    """Kafka 4.1 clears the ELR when an operator sets min.insync.replicas."""
+    dies = (7, {"isr": [], "leader": -1, "eligibleLeaderReplicas": [1], "lastKnownElr": [1]})
+    sets = (8, {"name": "min.insync.replicas", "value": "2"}), (8, {"topicName": "orders"})
+    elects = (9, {"leader": leader, "isr": [leader], "leaderRecoveryState": 1})
+    meta = metadata(SHRINKS, dies, *sets, elects)
+    assert timeline(AFTER, meta=meta).terms[2].elected_uncleanly is unclean
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    found = explain_loss(timeline(tables, meta=meta), lost())
+    assert (found.cause == "unclean-election") == bool(unclean)
 
 
 def test_a_timeline_without_dates_of_its_settings_knows_none_that_changed():
