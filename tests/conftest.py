@@ -23,15 +23,15 @@ settings.register_profile(
     "any machine",
     deadline=None,
     derandomize=not IS_CAMPAIGN,
-    max_examples=500 if IS_CAMPAIGN else 40,
+    max_examples=500 if IS_CAMPAIGN else 30,
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("any machine")
 
 # The longest go first, so that no core waits for them at the end. test_porcupine.py is before that: what it
-# compiles in a fresh clone waits on disk when the tests on Spark need it. test_lab_scenarios.py waits for brokers.
+# compiles in a fresh clone waits on disk when the tests on Spark need it.
 FIRST = (
-    *("spark", "test_porcupine.py", "evidence", "corpus", "test_lab_scenarios.py", "test_packaging.py"),
+    *("spark", "test_porcupine.py", "evidence", "corpus", "test_packaging.py"),
     *("test_scenarios.py", "test_cli.py", "test_judge.py", "test_matrix.py", "test_engines.py", "test_cycles.py"),
     *("test_report.py", "test_search.py", "test_record_command.py", "test_hostile_values.py", "test_twins.py"),
     *("test_cli_verdicts.py", "test_cli_explain.py", "test_jepsen_cases.py", "test_hostile.py", "test_membership.py"),

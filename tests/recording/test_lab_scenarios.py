@@ -1,18 +1,13 @@
-"""Real clusters under faults: each scenario gets the verdict and the causes that it states.
-
-`scripts/test --lab` runs all; the short one runs wherever Java, Kafka's jars and confluent-kafka are at hand.
-"""
+"""Real clusters under faults: each scenario gets the verdict and the causes that it states."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import logjudge
 import pytest
@@ -20,14 +15,10 @@ from lab_processes import processes
 from logjudge.histories.recording.collect import collect, sources_of
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
-from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka
+from logjudge.histories.recording.lab.releases import fetch_kafka
 from logjudge.histories.recording.scenarios import load, names
 
 DELETING = ("retention", "delete-records", "compaction")
-
-
-def scenario_cases() -> list[Any]:
-    return [pytest.param(name, marks=() if load(name).is_short else pytest.mark.lab) for name in names()]
 
 
 def lost_values(folder: Path) -> set[str]:
@@ -49,14 +40,13 @@ def lost_values(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", scenario_cases())
+@pytest.mark.lab
+@pytest.mark.parametrize("name", names())
 def test_a_scenario_gets_its_verdict_and_its_causes(name: str, tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     from logjudge.histories.recording.run import record_scenario
 
     scenario = load(name)
-    if scenario.is_short and (not shutil.which("java") or find_kafka(scenario.kafka) is None):
-        pytest.skip("Java or Kafka's jars are missing; `logjudge lab up` fetches them")
     done = record_scenario(scenario, tmp_path / name, lambda *_: None, lambda _: None)
     assert done.problem == ""
     assert not processes(tmp_path)

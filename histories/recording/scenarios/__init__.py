@@ -64,7 +64,6 @@ class LabScenario:
     producer: dict[str, Any] = field(default_factory=dict)
     consumer: dict[str, Any] = field(default_factory=dict)
     steps: tuple[dict[str, Any], ...] = ()
-    is_short: bool = False  # the ordinary tests run it where Kafka's jars are at hand
 
 
 def names() -> list[str]:
