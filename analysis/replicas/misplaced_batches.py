@@ -11,6 +11,7 @@ import polars as pl
 
 from .missing_logs import BASE_IN_NAME, COPY
 
+_BEFORE_FIRST = (BASE_IN_NAME - 1).fill_null(-1)  # the offset before a log
 _BATCH = (*COPY, "file", "byte")  # columns that identify one copy of a batch
 
 
@@ -19,25 +20,31 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
     and the first offset of the batch after them (null behind the last batch).
 
     A batch does not fit if its neighbours fit each other without it. The first batch of a log follows the name of its
-    file. The last one has to begin behind the one before, if that fits its own neighbour; and right behind it within a
-    file of a topic that is not compacted, as brokers leave no gaps.
+    file, and is right if it begins there. The last one has to begin behind the one before, if that fits its own
+    neighbour; and right behind it if the topic is not compacted, as brokers leave no gaps. Of two batches that do not
+    follow each other both are damage, unless one of them is right.
     """
     ordered = batches.filter(pl.col("crc_ok").fill_null(False)).sort(*_BATCH)
-    base, last = pl.col("base_offset"), pl.col("last_offset")
-    before = last.shift().over(COPY).fill_null(BASE_IN_NAME - 1)
+    base, last, file = pl.col("base_offset"), pl.col("last_offset"), pl.col("file")
+    before = last.shift().over(COPY).fill_null(_BEFORE_FIRST)
     after = base.shift(-1).over(COPY)
-    is_between = (before < after) & ((base <= before) | (last >= after))
+    begins_file = (base == BASE_IN_NAME).fill_null(False)
+    is_between = (before < after) & ((base <= before) | (last >= after)) & ~begins_file
     end_byte = (pl.col("byte") + pl.col("size")).shift().over(COPY)
-    is_apart = pl.lit(is_compacted is False) & (base > before + 1) & (pl.col("magic") == 2)
-    is_apart &= (pl.col("file") == pl.col("file").shift().over(COPY)) & (pl.col("byte") == end_byte)
-    is_last = after.is_null() & (last.shift(2).over(COPY) < base.shift().over(COPY))
-    marked = ordered.with_columns(misplaced=(is_between | (is_last & ((base <= before) | is_apart))).fill_null(False))
+    is_adjacent = (file == file.shift().over(COPY)) & (pl.col("byte") == end_byte)
+    is_adjacent |= (file != file.shift().over(COPY)) & (before + 1 == BASE_IN_NAME)
+    is_apart = pl.lit(is_compacted is False) & (base > before + 1) & (pl.col("magic") == 2) & is_adjacent
+    second = last.shift(2).over(COPY)
+    follows_right = (second < base.shift().over(COPY)) | (second.is_null() & begins_file.shift().over(COPY))
+    is_behind = (base <= before) & (second.is_null() | follows_right)
+    is_last = after.is_null() & (is_behind | (follows_right & is_apart))
+    marked = ordered.with_columns(misplaced=(is_between | is_last).fill_null(False))
     if not marked["misplaced"].any():
         return marked.clear().drop("misplaced").with_columns(before=last, after=base)
     fitting = ~pl.col("misplaced")
     return (
         marked.with_columns(
-            before=pl.when(fitting).then(last).forward_fill().over(COPY).fill_null(BASE_IN_NAME - 1),
+            before=pl.when(fitting).then(last).forward_fill().over(COPY).fill_null(_BEFORE_FIRST),
             after=pl.when(fitting).then(base).backward_fill().over(COPY),
         )
         .filter("misplaced")

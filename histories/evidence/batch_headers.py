@@ -64,7 +64,7 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[Row]) -> A
     """A mask of the batches with a right CRC and a plausible base offset. Clears implausible leader epochs."""
     sound = np.flatnonzero(crc_ok)
     rows = headers[sound]
-    misplaced = out_of_order(rows[:, BASE], rows[:, LAST])
+    misplaced = _misplaced(rows[:, BASE], rows[:, LAST])
     placed = np.flatnonzero(~misplaced)
     for index in np.flatnonzero(misplaced):
         # After a small step back a batch and its neighbour do not fit: both may have all offsets between the others.
@@ -85,6 +85,18 @@ def trusted_batches(headers: Ints, crc_ok: Any, at: int, damage: list[Row]) -> A
     trusted = crc_ok.copy()
     trusted[sound[misplaced]] = False
     return trusted
+
+
+def _misplaced(base: Ints, last: Ints) -> Any:
+    """A mask of the batches that are out of order, without those that only contradict the first or the last batch.
+
+    There either of the two may be wrong: the neighbours in other files show which (analysis/replicas).
+    """
+    wrong = out_of_order(base, last)
+    if len(base) > 2:
+        wrong[1] &= last[1] >= base[2] or base[1] > last[0]
+        wrong[-2] &= base[-2] <= last[-3] or last[-2] < base[-1]
+    return wrong
 
 
 def _describe_damage(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> Row:

@@ -9,11 +9,16 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from logjudge import check
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.cases import lost_of
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
+from logjudge.histories.evidence.segments import read_segment
+from logjudge.histories.simulation.bundle import write_bundle
+from logjudge.models.exploration.schedule import QUICK
+from logjudge.models.replication.scenario import Scenario
 
 from .conftest import gathered, judge_replicas
 
@@ -62,3 +67,20 @@ def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacke
         if finding.rule == "acknowledged-absent":
             explained = explain_loss(weaker.timeline("orders", 0), lost_of(finding, sends))
             assert explained.cause in ("unclean-election", "unknown")
+
+
+@pytest.mark.parametrize("batches", [2, 3])
+def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches):
+    """The CRC does not cover it; in such short logs each batch but one is at an edge."""
+    options = {**QUICK, "simulation.ops": batches, "simulation.batch.records": 1, "num.partitions": 1}
+    run = write_bundle(Scenario(name="short", variant="kraft", seed=3, options=options), tmp_path / "run").folder
+    segment = run / "brokers" / "2" / "data" / "orders-0" / f"{0:020d}.log"
+    whole = segment.read_bytes()
+    begins = read_segment(segment).batches["byte"].to_list()
+    assert len(begins) == batches
+    for begin in begins:
+        for mask in (1, 64):
+            segment.write_bytes(whole[: begin + 7] + bytes([whole[begin + 7] ^ mask]) + whole[begin + 8 :])
+            assert set(check(run, engine="local").findings["rule"]) == {"log-corruption"}
+    segment.write_bytes(whole)
+    assert check(run, engine="local").verdict == "valid"

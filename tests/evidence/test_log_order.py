@@ -154,6 +154,11 @@ def test_an_unreadable_file_is_unknown():
         ("1: 0a 1b 2c 9d", None, []),
         ("1: 7a 1b 2c 3d", False, [(0, 0)]),
         ("1: 7a 8b 9c", True, []),
+        ("1: 0a 9b", False, [(1, None)]),  # of two batches the first is where the name of the file says
+        ("1: 0a 0b", True, [(1, None)]),
+        ("1: 7a 1b", None, [(0, None), (0, None)]),  # either may be the wrong one
+        ("1: 0a 9b", True, []),
+        ("1: 5a 9b", False, []),  # the first may have come from 8
     ],
 )
 def test_offsets_must_rise_within_a_log(text, is_compacted, places):
@@ -171,6 +176,17 @@ def test_the_last_batch_may_come_after_a_gap_of_damage():
         byte=pl.col("byte") + pl.when(base_offset=9).then(50).otherwise(0)
     )
     assert not judge_segments(of(tables, is_compacted=False), sends()).findings
+
+
+@pytest.mark.parametrize(("name", "places"), [(3, [(3, None)]), (9, [])])
+def test_the_last_batch_begins_where_the_name_of_its_file_and_the_batch_before_say(name, places):
+    tables = logs("1: 0a 1b 2c 9d")
+    for table, offset in (("batches", "base_offset"), ("records", "offset")):
+        is_last = pl.col(offset) == 9
+        file = pl.when(is_last).then(pl.lit(f"brokers/1/data/orders-0/{name:020d}.log")).otherwise("file")
+        tables[table] = tables[table].with_columns(file=file, byte=pl.when(~is_last).then("byte").otherwise(0))
+    found = judge_segments(of(tables, is_compacted=False), sends()).findings
+    assert [(f.first_offset, f.last_offset) for f in found if f.rule == "log-corruption"] == places
 
 
 def test_a_log_with_two_records_at_one_offset_is_not_compared_there():
