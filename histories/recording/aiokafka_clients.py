@@ -15,7 +15,7 @@ from typing import Any
 import aiokafka
 
 from ..errors import UsageError
-from .kafka_clients import group_setting, without_secrets
+from .kafka_clients import CommittedGroups, without_secrets
 from .open_operations import Transaction
 from .recorder import Recorder
 
@@ -43,7 +43,7 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._recorder, self._process = recorder, process
         self._key_bytes, self._value_bytes = key_serializer, value_serializer
         self._transaction: Transaction | None = None
-        self._groups: set[str | None] = set()  # its transactions commit offsets of these
+        self._groups = CommittedGroups()
         super().__init__(**settings)
         is_idempotent = bool(settings.get("enable_idempotence") or settings.get("transactional_id"))
         defaults = {"acks": "all" if is_idempotent else 1, "enable_idempotence": is_idempotent}
@@ -77,8 +77,7 @@ class AIOKafkaProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """As aiokafka.AIOKafkaProducer.send_offsets_to_transaction."""
         if self._transaction is not None:
             self._transaction.commit(_offsets(offsets))
-            self._groups.add(group_id)
-            self._recorder.configure(self._process, **group_setting(self._groups))
+            self._recorder.configure(self._process, **self._groups.setting_with(group_id))
         await super().send_offsets_to_transaction(offsets, group_id)
 
     async def commit_transaction(self) -> None:

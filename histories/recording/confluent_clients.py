@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .kafka_clients import confluent_kafka, group_of_metadata, group_setting, recorded_config
+from .kafka_clients import CommittedGroups, confluent_kafka, group_of_metadata, recorded_config
 from .open_operations import Transaction
 from .recorder import Recorder
 
@@ -56,7 +56,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         self._on_delivery = config.get("on_delivery")
         self._transaction: Transaction | None = None
         self._is_commit_open = False  # whether a commit was requested and its outcome is not known
-        self._groups: set[str | None] = set()  # its transactions commit offsets of these
+        self._groups = CommittedGroups()
         super().__init__(config)
         recorder.configure(process, **recorded_config({**_producer_defaults(config), **config}))
 
@@ -128,8 +128,7 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         if self._transaction is not None:
             self._transaction.commit(positions)
             metadata = arguments[0] if arguments else more.get("group_metadata")
-            self._groups.add(group_of_metadata(metadata))
-            self._recorder.configure(self._process, **group_setting(self._groups))
+            self._recorder.configure(self._process, **self._groups.setting_with(group_of_metadata(metadata)))
         super().send_offsets_to_transaction(positions, *arguments, **more)
 
     def commit_transaction(self, *arguments: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -92,9 +92,16 @@ def group_of_metadata(metadata: Any) -> str | None:
     return found.group(1).decode(errors="replace") if found else None
 
 
-def group_setting(groups: Collection[str | None]) -> dict[str, str | None]:
-    """The setting of a producer in run.json that commits offsets of these groups: not set unless it is one group."""
-    return {"group.id": next(iter(groups)) if len(groups) == 1 else None}
+@dataclass
+class CommittedGroups:
+    """The groups whose offsets a producer's transactions commit; None: a group that is not known."""
+
+    _groups: set[str | None] = field(default_factory=set)
+
+    def setting_with(self, group: str | None) -> dict[str, str | None]:
+        """Add a group, and return the producer's setting in run.json: not set unless it is the only group."""
+        self._groups.add(group)
+        return {"group.id": group if len(self._groups) == 1 else None}
 
 
 def typed_value(value: str | int | bool) -> str | int | bool:

@@ -15,7 +15,7 @@ from typing import Any
 import logjudge
 import pytest
 from kafka_clients import Message
-from logjudge.histories.recording.kafka_clients import group_of_metadata, group_setting
+from logjudge.histories.recording.kafka_clients import CommittedGroups, group_of_metadata
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import find_kafka
@@ -120,8 +120,10 @@ def test_the_group_of_a_transaction_is_in_its_metadata() -> None:
     consumer.close()
     assert group_of_metadata(metadata) == "grüppe 7"
     assert [group_of_metadata(other) for other in (b"CGMDv9:" + metadata[7:], None)] == [None, None]
-    assert group_setting({"g"}) == {"group.id": "g"}
-    assert group_setting({"g", "h"}) == group_setting({None}) == {"group.id": None}
+    groups = CommittedGroups()
+    assert groups.setting_with("g") == groups.setting_with("g") == {"group.id": "g"}
+    assert groups.setting_with("h") == groups.setting_with("g") == CommittedGroups().setting_with(None)
+    assert CommittedGroups().setting_with(None) == {"group.id": None}
 
 
 def test_a_fatal_error_is_raised_as_without_delivery_reports() -> None:
