@@ -37,7 +37,9 @@ def truncation(second: int, log: str = "__consumer_offsets-0") -> dict[str, Any]
 
 
 OLDER = fact("committed", 1, source="brokers/1/data/__consumer_offsets-0/0.log", byte=7)
+NEXT, REMOVED = ({**OLDER, "kind": kind, "time": 40 * 10**9} for kind in ("committed", "removed"))
 COMMITTED, ASSIGNED = fact("committed", 5, source="history.jsonl"), fact("assigned", 20, source="history.jsonl")
+BEGAN = fact("began", 50, source="history.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -58,4 +60,24 @@ def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_commits_that_
     of_group, *others = incidents_of([FINDING], [lost, election])
     assert len(others) == (not is_one)
     assert (of_group.cause, of_group.prevented_by) == ("commits-lost", ("no commits-lost",))
+    assert ("elected" in [step["kind"] for step in of_group.chain]) == is_one
+
+
+@pytest.mark.parametrize(
+    ("chain", "second", "is_one"),
+    [
+        ([COMMITTED, NEXT, ASSIGNED, BEGAN], 10, True),
+        ([COMMITTED, NEXT, ASSIGNED, BEGAN], 30, False),  # the offset had vanished before
+        ([COMMITTED, ASSIGNED, BEGAN], 10, False),  # the log of the group is not known
+        ([COMMITTED, NEXT, REMOVED, ASSIGNED, BEGAN], 10, False),  # it had expired
+    ],
+)
+def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_offset_that_vanished(
+    chain: list[dict[str, Any]], second: int, is_one: bool
+) -> None:
+    finding = {**FINDING, "id": "consumer-loss/orders-0/0", "rule": "consumer-loss"}
+    vanished = explanation("committed-offset-vanished", *chain, findings=(str(finding["id"]),))
+    of_group, *others = incidents_of([finding], [vanished, truncation(second)])
+    assert len(others) == (not is_one)
+    assert of_group.cause == "committed-offset-vanished"
     assert ("elected" in [step["kind"] for step in of_group.chain]) == is_one

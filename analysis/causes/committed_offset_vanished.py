@@ -74,8 +74,26 @@ def _reason(
             return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:
-        return f"too soon for offsets.retention.minutes: {lost}, or it was deleted", [], AGAINST_LOST_COMMITS
+        reason = f"too soon for offsets.retention.minutes: {lost}, or it was deleted"
+        return reason, _next_commit(missed, commit), AGAINST_LOST_COMMITS
     if len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
         reason = f"the brokers' copies have neither that commit nor its removal: {lost}, or compaction removed both"
         return reason, [], [*AGAINST_LOST_COMMITS, f"{RETENTION}, if it had expired"]
     return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]
+
+
+def _next_commit(missed: Missed, commit: Mapping[str, Any]) -> list[Fact]:
+    """The fact of the next commit in the copies of __consumer_offsets, if these are undamaged and lack this commit."""
+    copies = missed.copies
+    if not len(copies):
+        return []
+    commits = copies.filter(kind="committed")
+    later = commits.filter(pl.col("dated") >= commit["time"] - SECOND)
+    if not copies["intact"].all() or len(commits.filter(offset=commit["first_offset"])) or not len(later):
+        return []
+    row = later.row(0, named=True)
+    text = (
+        f"the next commit of group {missed.group} for {missed.name} in the brokers' copies of __consumer_offsets is of"
+        f" offset {row['offset']}"
+    )
+    return [missed.stored_fact(row, "committed", text)]

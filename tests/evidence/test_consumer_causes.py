@@ -297,3 +297,21 @@ def test_why_a_committed_offset_vanished(seconds, stored, reason, measure) -> No
     assert found.cause == "committed-offset-vanished"
     assert reason in " ".join(fact.sentence for fact in found.chain)
     assert found.prevented_by[0].startswith(measure)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stored", "intact", "kinds"),
+    [
+        (20, [("committed", 9, 30)], True, ["committed", "committed"]),
+        (20, [("committed", 9, 30)], False, ["committed"]),  # the damaged copy may have had the commit
+        (20, [("committed", 5, 0), ("committed", 9, 30)], True, ["committed"]),
+        (70, [("committed", 9, 99)], True, ["committed"]),  # it may have expired
+    ],
+)
+def test_copies_that_lack_the_vanished_commit_are_a_fact(seconds, stored, intact, kinds) -> None:
+    events = [(0, "commit", 5, None), (seconds, "assign", None, None), (seconds + 1, "poll", 9, 9)]
+    frame = pl.DataFrame([(at * SECOND, at, "g1", *event) for at, *event in events], schema=GROUP_EVENTS, orient="row")
+    missed = Missed("x", 0, "g", 5, 8, 4, copies=copies(*stored, intact=intact))
+    found = explain_missed(frame, missed, {"g1": {"auto.offset.reset": "latest"}})
+    assert found.cause == "committed-offset-vanished"
+    assert [fact.kind for fact in found.chain if fact.kind == "committed"] == kinds
