@@ -20,10 +20,10 @@ def truncated_commits(truncation: Record, explanation: Record) -> bool:
     The log with another commit of the group was truncated by a leader change between the lost commit and the next
     assignment, and the coordinator did not remove the commit.
     """
-    lost_at, chain = decisive_fact(truncation["chain"]), explanation["chain"]
-    if explanation["cause"] not in LOST_COMMITS or truncation["findings"] or lost_at is None:
+    if explanation["cause"] not in LOST_COMMITS or truncation["findings"]:
         return False
-    if any(fact["kind"] == "removed" for fact in chain):
+    lost_at, chain = decisive_fact(truncation["chain"]), explanation["chain"]
+    if lost_at is None or any(fact["kind"] == "removed" for fact in chain):
         return False
     logs = {PurePosixPath(fact["source"]).parent.name for fact in chain if fact["byte"] is not None}
     by_clients = [fact for fact in chain if fact["byte"] is None and fact["kind"] in ("committed", "assigned")]

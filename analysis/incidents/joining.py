@@ -187,7 +187,8 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
 
 def _join_truncations_of_commits(groups: list[_Group]) -> list[_Group]:
     """Adds to lost commits the facts of the truncation that removed them, which is then no incident of its own."""
-    truncations = [one for group in groups if group.cause != UNKNOWN for one in group.explanations]
+    known = [one for group in groups if group.cause != UNKNOWN for one in group.explanations]
+    truncations = [one for one in known if not one["findings"]]  # not each of thousands of findings with each other
     added: set[int] = set()
     for group in groups:
         causal = [one for one in truncations if any(truncated_commits(one, other) for other in group.explanations)]

@@ -64,6 +64,8 @@ def explain_misread(p: Partition, finding: Finding) -> Explanation | None:
     """The proved cause of a read at any of the finding's offsets that returned a damaged copy."""
     if p.timeline is None or finding.first_offset is None or finding.last_offset is None:
         return None
+    if p.timeline.replica_logs.damage.is_empty():
+        return None  # without a query for each of thousands of findings
     offsets: list[int] = [finding.first_offset]
     if finding.rule in ("duplicate", "inconsistent-offsets"):
         within = pl.col("offset").is_between(finding.first_offset, finding.last_offset)
