@@ -87,6 +87,15 @@ def test_each_wording_gives_its_event(version, text, kind, topic, partition, fie
     assert {name: found.get(name) for name in fields} == fields
 
 
+@pytest.mark.parametrize("suffix", ["", "-delete", "-stray", "-future"])
+def test_a_folder_that_is_not_the_log_of_its_partition_loads_none(suffix):
+    """A topic was deleted and created again while broker 3 was down; at its start it set its old log aside."""
+    folder = f"orders-0.{'d1d0114c' * 4}{suffix}" if suffix else "orders-0"
+    loads = f"Completed load of Log(dir=/d/{folder}, topicId=oJjrSUFGQIqT5xHrEJyz-w, topic=orders, partition=0, highWatermark=0, lastStableOffset=0, logStartOffset=0, logEndOffset=210)"
+    events = parse_log(f"[2026-11-28 00:06:31,589] INFO {loads} with 1 segments in 9ms (kafka.log.LogManager)")
+    assert events.filter(kind="loaded").height == (not suffix)
+
+
 def test_a_line_of_a_stack_trace_has_the_time_of_its_event():
     text = "[2026-11-21 09:51:07,835] ERROR oops\n\tat x\njava.io.IOException: No space left on device\n"
     assert parse_log(text)["time"].to_list() == [1795254667835]
