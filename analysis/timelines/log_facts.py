@@ -195,6 +195,8 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     _state(builder, fields, fact)
 
 
+LINES_OF_TRUNCATION = 3  # from the line of a thread that truncates to that of the log; other threads may log between
+
 # By kind of line: the kind of log end, and the wording of its fact.
 LOG_ENDS = {
     "loaded": ("loaded", "broker {} loaded {} with log end {}"),
@@ -207,12 +209,23 @@ LOG_ENDS = {
 
 def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     end = 0 if row["kind"] == "created" else fields.get("end_offset", fields.get("offset"))
-    if end is None:
+    if end is None or _is_of_copy(builder, row, end):
         return
     (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
     fact = _fact(builder, row, text, "noop" if is_noop else kind, broker=row["broker"], offset=end)
     builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop))
+
+
+def _truncate_copy(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    builder.truncated_copies[row["broker"]] = (row["file"], row["line"], fields["offset"])
+
+
+def _is_of_copy(builder: Builder, row: dict[str, Any], end: int) -> bool:
+    """Whether a truncation is that of the copy that the broker is moving to another disk, by the lines just before."""
+    file, line, offset = builder.truncated_copies.get(row["broker"], ("", 0, -1))
+    is_next = row["file"] == file and 0 < row["line"] - line <= LINES_OF_TRUNCATION
+    return row["kind"].startswith("truncate") and is_next and end == offset
 
 
 def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -334,6 +347,7 @@ HANDLERS = {
     "isr-expand": _isr_event,
     "isr-update": _isr_event,
     **dict.fromkeys(LOG_ENDS, _log_end),
+    "truncate-copy": _truncate_copy,
     "out-of-range": _out_of_range,
     "fetch-refused": _fetch_refused,
     "log-start": _log_start,

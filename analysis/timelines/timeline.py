@@ -343,6 +343,7 @@ class Builder(Timeline):
     isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
     elected_outside_isr: list[OutsideElection] = field(default_factory=list)
+    truncated_copies: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # broker -> file, line and offset
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""

@@ -49,6 +49,9 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"Cannot truncate (?:log )?{TP} to offset (?P<offset>\d+) as (?:the )?largest offset in the log is (?P<largest>-?\d+)"),
     Pattern("truncate-noop", "0.11", "has no effect as the largest offset",
         rf"Truncating {TP} to (?P<offset>\d+) has no effect as the largest offset in the log is (?P<largest>-?\d+)"),
+    # Of the copy on another disk (KIP-113), whose truncation the next line reports as if it were the log's.
+    Pattern("truncate-copy", "2.1+", "[ReplicaAlterLogDirsThread",
+        rf"Truncating partition {TP} with (?:Offset)?TruncationState\(offset=(?P<offset>\d+),"),
     Pattern("truncate-reason", "2.1+", "TruncationState(offset=",
         rf"Truncating partition {TP} with (?:Offset)?TruncationState\(offset=(?P<offset>\d+), completed=(?P<completed>\w+)\) "
         r"due to (?P<reason>.*?)(?: \([\w.$]+\))?$"),

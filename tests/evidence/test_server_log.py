@@ -27,6 +27,7 @@ WORDINGS = [
     ("2.3", "INFO [Log partition=a-b-1, dir=/d] Truncating to offset 6 (kafka.log.Log)", "truncate", "a-b", 1, {"offset": 6}),
     ("4.1", "INFO [UnifiedLog partition=orders-0, dir=/d] Truncating to 7 has no effect as the largest offset in the log is 6 (x.UnifiedLog)", "truncate-noop", "orders", 0, {"offset": 7, "largest": 6}),
     ("4.1", "INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Truncating partition orders-0 with TruncationState(offset=685, completed=true) due to local high watermark 681 (kafka.server.ReplicaFetcherThread)", "truncate-reason", "orders", 0, {"offset": 685, "reason": "local high watermark 681"}),
+    ("4.1", "INFO [ReplicaAlterLogDirsThread-1]: Truncating partition orders-0 with TruncationState(offset=7, completed=true) due to local high watermark 7 (kafka.server.ReplicaAlterLogDirsThread)", "truncate-copy", "orders", 0, {"offset": 7}),
     ("2.6", "WARN [ReplicaFetcher replicaId=1] Truncating orders-0 to offset 10 below high watermark 12 (kafka.server.ReplicaFetcherThread)", "truncate-below-high-watermark", "orders", 0, {"high_watermark": 12}),
     ("4.1", "INFO [Partition orders-0 broker=3] Shrinking ISR from 3,1,2 to 3. Leader: (highWatermark: 487, endOffset: 498). Out of sync (kafka.cluster.Partition)", "isr-shrink", "orders", 0, {"isr": [3], "high_watermark": 487}),
     ("0.10.2", "INFO Partition [orders,1] on broker 2: Expanding ISR for partition orders-1 from 2 to 2,1 (kafka.cluster.Partition)", "isr-expand", "orders", 1, {"isr": [2, 1]}),
