@@ -39,6 +39,7 @@ from .replica_history import (
     reasons_absent,
     short_log_facts,
     sole_isr_facts,
+    still_had_records,
 )
 
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
@@ -74,7 +75,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, change, broker, lost)
-    if not alone or _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
+    if _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
+        return needs(f"whether another broker that was in the ISR when broker {broker} lost the records still had them")
+    if not alone:
         isr = sorted(change.new.electable or ()) if change.new else []
         known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
         return needs(
@@ -135,7 +138,7 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
     """Whether the log was already short at an earlier start than the one before the election, when others were in the
-    ISR: then the broker was not alone when it lost the records."""
+    ISR that may have lost the records, too: then the broker was not alone when it lost them."""
     ends = [(time, end.end) for time, end in timeline.dated_ends(broker, "loaded")]
     loads = [time for time, end in ends if end <= lost.first and (lost.last_acked or 0) < time <= (elected or 0)]
     if len(loads) < 2:
@@ -144,7 +147,8 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
     since, together = (reported[-1].time, reported[-1].isr) if reported else (0, frozenset({broker}))
     # Not every controller reports that the ISR shrank when a broker died.
     noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
-    return together - {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]} > {broker}
+    together -= {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]}
+    return together > {broker} and not any(still_had_records(timeline, other, lost) for other in together - {broker})
 
 
 def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:

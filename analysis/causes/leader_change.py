@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
-from ..timelines.facts import SECOND, Fact
+from ..timelines.facts import MS, SECOND, Fact
 from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .replica_history import (
@@ -161,12 +161,15 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
 
 def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
-    restart, or it was dead or paused.
+    restart, or it was dead or paused, or it was replaced within a millisecond.
     """
     if term.leader is None or term.time is None or term.has_conflict or lost.first_acked is None:
         return False
-    over = next((t.time or term.time for t in timeline.terms.values() if t.epoch > term.epoch), term.time)
-    until = over if term.ended is None else min(over, term.ended)
+    following = next((t for t in timeline.terms.values() if t.epoch > term.epoch), None)
+    ends = [time for time in (term.ended, following and following.time) if time is not None]
+    until = min(ends, default=term.time)
+    if ends and until - term.time < MS:
+        return True
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost, lost.first_acked)
     starts = [time for time, _ in timeline.starts_of(term.leader)]

@@ -15,7 +15,7 @@ from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
 from .test_commands import check, run
-from .timelines import SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
@@ -224,6 +224,31 @@ def test_a_broker_keeps_the_log_that_it_had_while_it_runs(lines, cause):
     shrinks = [(6, {"isr": [1, 2, 3]}), (7, {"isr": [1]}), (12, {"leader": 1, "isr": [1]})]
     found = rolled_back(before="", after="1: 0a\n2: 0a 1b", changes=shrinks, events=[server_log("1", *lines)])
     assert found.cause == cause
+
+
+@pytest.mark.parametrize(("end", "cause"), [(2, "last-replica-standing"), (1, "correlated-failure"), (None, "unknown")])
+def test_what_the_last_replica_lost_while_others_were_in_the_isr_these_may_still_have(end, cause):
+    """The power fails twice before the ISR, which had been [1, 2], is broker 1 alone. It lost the record at first."""
+    dark = [fault(kind, broker, at) for kind, at in (("power-loss", 8), ("restart", 10)) for broker in ("1", "2")]
+    dark += [fault("power-loss", "1", 12), fault("restart", "1", 14)]
+    loads = [] if end is None else [server_log("2", (11, LOADED % end))]
+    meta = metadata((13, {"leader": -1, "isr": [1]}), (15, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    logged = [server_log("1", (11, LOADED % 1), (14, LOADED % 1)), *loads]
+    held = timeline(short, {"replicas": ("1", "2")}, meta, logged, leader="1", faults=dark)
+    assert explain_loss(held, lost()).cause == cause
+
+
+def test_one_replica_alone_is_helped_by_a_second_one():
+    about = {"replicas": ("1",)}
+    events = [server_log("1", (12, LOADED % 1))]
+    dark = (fault("power-loss", "1", 6), fault("restart", "1", 11))
+    meta = metadata((1, {"isr": [1]}), (7, {"leader": -1}), (12, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    held = timeline(short, about, meta, events, {"replication.factor": 1}, leader="1", faults=dark)
+    explained = explain_loss(held, lost())
+    assert explained.cause == "last-replica-standing"
+    assert explained.prevented_by[0] == "a second replica (replication.factor)"
 
 
 def test_a_log_that_recovery_cut_at_damage_is_not_helped_by_flushing():

@@ -99,8 +99,7 @@ def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
         (False, none, none, three, False),
         (False, none, one, one, False),
     ):
-        config = {"unclean.leader.election.enable": str(enabled).lower()}
-        assert is_last_known_leader(config, "1", sync, elr, known) == expected
+        assert is_last_known_leader(not enabled, "1", sync, elr, known) == expected
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
