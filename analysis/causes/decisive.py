@@ -8,12 +8,14 @@ elected, and the leader changes between the leader that acknowledged them and th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import DatedIsr, Timeline
 from .cases import Lost
-from .replica_history import death_facts
+from .replica_history import death_facts, reasons_absent
 
+ELECTIONS = ("elected", "elected-unclean", "begins")  # kinds of facts
 MAX_ISR_CHANGES = 4  # of a chain; if the ISR flaps, the last ones are decisive
 
 
@@ -32,6 +34,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     absent = sorted(timeline.members - remained) if remained else []
     left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
     steps = [*left, *(change.fact for change in changes), *_terms_between(timeline, chain, until)]
+    steps += _stops_of_leaders(timeline, [*chain, *steps], until)
     return [*steps, *_returns(timeline, [*chain, *steps], until)]
 
 
@@ -62,19 +65,30 @@ def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fa
     return [fact for term in terms for fact in term.facts[:1] if fact.time is not None and fact.time <= until]
 
 
+def _elections(chain: list[Fact], until: int) -> list[tuple[int, Fact]]:
+    """The elections of a chain and the beginnings of terms up to a time, each with its time (ns), in order of time."""
+    dated = [(fact.time, fact) for fact in chain if fact.kind in ELECTIONS and fact.time is not None]
+    return sorted((one for one in dated if one[0] <= until), key=lambda one: one[0])
+
+
+def _stops_of_leaders(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
+    """Why each leader was replaced by the next one: its death, or a fault on it, between the two elections."""
+    for (since, led), (end, following) in pairwise(_elections(chain, until)):
+        if led.broker is None or led.broker == following.broker:
+            continue
+        stops = [*death_facts(timeline, led.broker, end), *reasons_absent(timeline, led.broker, end)]
+        yield from (fact for fact in dict.fromkeys(stops) if fact.time is not None and since < fact.time <= end)
+
+
 def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
     """How each leader that a chain shows dead or out of reach came back before it was elected."""
-    for elected in chain:
-        if elected.kind not in ("elected", "elected-unclean", "begins") or elected.time is None or elected.time > until:
-            continue
+    for elected_at, elected in _elections(chain, until):
         deaths = {event.fact for event in timeline.died(elected.broker)}
         faults = (fact for fact in chain if fact.kind.startswith("fault-") and elected.broker in (fact.brokers or ()))
         stops = [*(fact for fact in chain if fact in deaths), *faults]
-        times = sorted(
-            (fact.time for fact in stops if fact.time is not None and fact.time < elected.time), reverse=True
-        )
+        times = sorted((fact.time for fact in stops if fact.time is not None and fact.time < elected_at), reverse=True)
         # The controller may fence the old session of a broker that has already returned.
-        ends = (_ends_of_absence(timeline, elected.broker, since, elected.time) for since in times)
+        ends = (_ends_of_absence(timeline, elected.broker, since, elected_at) for since in times)
         yield from next(filter(None, ends), [])[-1:]
 
 

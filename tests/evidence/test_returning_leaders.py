@@ -6,7 +6,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
-from .timelines import CUT, epochs, lost, metadata, server_log, timeline
+from .timelines import CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,25 @@ def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, ca
     events = [server_log("1", *follows, (20, CUT % 1))]
     late = lost(acks="1", first=2, last=2, values=("c",), at=15)
     assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "broker", "at", "is_shown"),
+    [
+        ("kill", "3", 8, True),
+        ("pause", "3", 8, True),
+        ("kill", "3", 6, False),  # before it led
+        ("kill", "3", 10, False),  # after it was replaced
+        ("kill", "4", 8, False),
+    ],
+)
+def test_a_chain_shows_why_a_leader_between_two_elections_was_replaced(kind, broker, at, is_shown):
+    elected = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1, 3]}), (7, {"leader": 3, "isr": [3]}), (9, elected))
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    cut_later = server_log("3", (11, LOADED % 2), (12, CUT % 1))
+    faults = (fault("kill", "1", 6), fault(kind, broker, at))
+    explained = explain_loss(timeline(tables, meta=meta, events=[cut_later], faults=faults), lost())
+    assert explained.cause == "unclean-election"
+    stops = [fact for fact in explained.chain if fact.kind.removeprefix("fault-") == kind and fact.time == at * SECOND]
+    assert any(f"broker {broker}" in fact.sentence for fact in stops) == is_shown
