@@ -111,7 +111,7 @@ def _other_copies(copies: Copies, judged: Path | None, nodes: Mapping[Path, Node
         # A backup may be inside its own log.dir.
         is_log_dir = folder.parent in nodes and not (judged and judged.is_relative_to(folder.parent))
         other = None if judged is None else copies[judged / folder.name]
-        found.setdefault(folder.parent if is_log_dir else folder, _reason(part, other, nodes))
+        found.setdefault(folder.parent if is_log_dir else folder, _reason(part, other, nodes, is_log_dir))
     return found
 
 
@@ -152,14 +152,17 @@ def _age(dir_: Path, partition: str) -> Age | None:
     return epochs["leader_epoch"].max(), own_marks.max() if len(own_marks) else -1, size  # type: ignore[return-value]
 
 
-def _reason(part: Part, judged: Part | None, nodes: Mapping[Path, Node]) -> str:
+def _reason(part: Part, judged: Part | None, nodes: Mapping[Path, Node], is_log_dir: bool) -> str:
+    """Why a folder is left out. `is_log_dir`: it is the entire log.dir, not the folder of a partition."""
     if judged is None:
         return f"is one of several logs of broker {part.broker}, and it is not known which of them is the latest"
-    reason = f"is a second copy of a log of broker {part.broker} (judged: {Path(judged.name).parent.as_posix()})"
+    other_folder = Path(judged.name).parents[1 if is_log_dir else 0].as_posix()
+    reason = f"is a second copy of a log of broker {part.broker} (judged: {other_folder})"
     dirs = [one.path.parent.parent for one in (part, judged)]
     own, other = (nodes[dir_].directory if dir_ in nodes else None for dir_ in dirs)
     if own is None or other is None:
         return reason
     if own == other:
-        return f"{reason}; both are directory {own}, at different times"
+        ages = {_age(dir_, part.path.parent.name) for dir_ in dirs}
+        return f"{reason}; both are directory {own}" + (", at different times" if len(ages) > 1 else "")
     return f"{reason}; its directory.id is {own}, that of the other {other}: a disk was replaced, or an id was reused"

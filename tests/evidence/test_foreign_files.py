@@ -97,6 +97,16 @@ def test_a_second_folder_of_a_broker_is_no_replica(unpacked, tmp_path, name, dir
     assert result == "unknown"
 
 
+@pytest.mark.parametrize(("source", "differ"), [("brokers/1", False), (BEFORE, True)])
+def test_a_copied_folder_is_named_as_a_whole_and_with_its_time_only_if_it_differs(unpacked, tmp_path, source, differ):
+    broker(unpacked, "brokers/1", tmp_path, "1")
+    broker(unpacked, source, tmp_path, "1-again")
+    _, [reason], result = judged(tmp_path)
+    assert "second copy of a log of broker 1 (judged: brokers/1/data); both are directory" in reason
+    assert ("at different times" in reason) is differ
+    assert result == "unknown"
+
+
 def test_brokers_of_their_own_ids_are_replicas_whatever_their_folders_are_called(unpacked, tmp_path):
     broker(unpacked, BEFORE, tmp_path, "2")
     broker(unpacked, "brokers/2", tmp_path, "three")
