@@ -256,8 +256,6 @@ def _draw_panel(
     axis.spines["left"].set_visible(False)
     when = "" if log["time"] is None else f", {format_time(log['time'])}"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
-    if log.get("remote"):
-        named += f" (offsets below {log['remote']} may be in remote storage)"
     ranges = " and ".join(span(first, last) for first, last in log["differ"][:2])
     more = f" and {plural(len(log['differ']) - 2, 'more range')}" if len(log["differ"]) > 2 else ""
     axis.set_title(named + (f": different records at {ranges}{more}" if ranges else ""))
@@ -309,8 +307,7 @@ def _draw_truncations(
     free = 0.0
     for cut in sorted(cuts, key=lambda cut: cut.end):
         x = scale.place(cut.end)
-        # Up to the top of the log, as the label of a high watermark may be above it.
-        axis.vlines(x, -row - HALF - 0.1, -row + HALF, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
+        axis.vlines(x, -row - HALF - 0.1, -row + HALF + 0.1, style.INK, (0, (3, 2)), linewidth=2, zorder=9)
         known = f" from {cut.old_end}" if cut.old_end is not None else ""
         what = f"{'after' if cut.is_after else 'before'}: truncated"
         short = f"{what.split(':')[0]}: {'' if cut.old_end is None else f'{cut.old_end} '}→ {cut.end}"

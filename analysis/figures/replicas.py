@@ -3,8 +3,7 @@
 factor, min_isr  the number of replicas (0: not recorded) and min.insync.replicas (null: not recorded)
 logs   [{name, time, brokers: [{broker, start, end, high_watermark, blocks}], differ: [[first, last]]}]
        one for each snapshot; a block is [first, last, leader epoch or null, side]: if replicas differ, the side is the
-       first broker with the same records, else null. With tiered storage also `remote`: the offset below which remote
-       storage may have records
+       first broker with the same records, else null
 cuts   [[time, broker, end, was]]: truncations that removed records; `was` is the end before, if known
 terms  [{epoch, leader, time, start, how, ended, rivals}]: `ended` if the controller recorded that no leader was left;
        `rivals` are [broker, time] of other brokers that logged to lead the same epoch
@@ -67,7 +66,6 @@ def _logs(logs: ReplicaLogs) -> list[Record]:
             "time": logs.times.get(name),
             "brokers": brokers[name],
             "differ": differ.get(name, [])[:MAX_RANGES],
-            **_remote(logs, name),
         }
         for name in logs.snapshots
         if name in brokers
@@ -75,13 +73,6 @@ def _logs(logs: ReplicaLogs) -> list[Record]:
     # Snapshots that show a divergence have precedence.
     chosen = sorted(snapshots, key=lambda snapshot: not snapshot["differ"])[:MAX_SNAPSHOTS]
     return sorted(chosen, key=snapshots.index)
-
-
-def _remote(logs: ReplicaLogs, snapshot: str) -> Record:
-    """The offset below which remote storage may have what the logs of a snapshot lack; empty if it has nothing."""
-    extents = logs.extents.filter(snapshot=snapshot)
-    behind = extents.filter(pl.col("deleted_below").fill_null(0) < pl.col("start"))["start"]
-    return {"remote": behind.max()} if logs.is_tiered and behind.len() else {}
 
 
 def _differing_ranges(diverging: pl.DataFrame) -> dict[str, list[list[int]]]:

@@ -187,17 +187,6 @@ def test_labels_of_replicas_do_not_collide() -> None:
     assert not any(one.overlaps(two) for number, one in enumerate(boxes) for two in boxes[:number])
 
 
-@pytest.mark.parametrize(("cut", "mark"), [(640, 635), (635, 640), (635, 635), (5, 800)])
-def test_the_dash_of_a_truncation_ends_below_the_label_of_a_high_watermark(cut: int, mark: int) -> None:
-    logs = [{"name": "s", "time": SECOND, "brokers": [_broker("1", 833, [0, 832, 1, None], mark=mark)], "differ": []}]
-    figures = _drawn([(0, "1", 0)], logs=logs, cuts=[[2 * SECOND, "1", cut, 833]])
-    [axis] = draw("replicas", figures, {"partition": "orders-0"}).axes
-    axis.figure.draw_without_rendering()
-    [label] = [text.get_window_extent() for text in axis.texts if text.get_text().startswith("HW checkpoint")]
-    [dash] = [one for one in axis.collections if one.get_linestyle()[0][1] is not None]
-    assert axis.transData.transform(dash.get_segments()[0])[:, 1].max() <= label.y0 + 1  # pixel
-
-
 def _broker(name: str, end: int, *blocks: list[Any], mark: int | None = None) -> dict[str, Any]:
     return {"broker": name, "start": 0, "end": end, "high_watermark": mark, "blocks": list(blocks)}
 

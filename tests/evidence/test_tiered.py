@@ -12,10 +12,8 @@ import pytest
 from command_line import invoke
 from logjudge import check as judged
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
-from logjudge.plots import draw
 
 from .conftest import DATA
 
@@ -139,19 +137,6 @@ def test_explain_names_remote_storage(run: Path) -> None:
     explained = invoke("explain", run, "orders-0@40")
     assert explained.exit_code == 0
     assert len(re.findall("broker [123] +in remote storage alone", explained.output)) == len(BROKERS)
-
-
-@pytest.mark.parametrize("is_tiered", [True, False])
-def test_the_picture_of_replicas_names_remote_storage(run: Path, is_tiered: bool) -> None:
-    _edit_topic(run, **{"remote.storage.enable": is_tiered})
-    if not is_tiered:
-        for source in [*run.glob("brokers/*/*.log"), *run.glob("brokers/*/data/__cluster_metadata-0/*")]:
-            source.unlink()
-    results = judge_run(open_run(run))
-    figures = merge_figures(results.summaries, results.context, results.run.settings)
-    last_panel = draw("replicas", figures, {"partition": "orders-0"}).axes[-1]
-    expected = f"end of the run (offsets below {FIRST_LOCAL} may be in remote storage)"
-    assert last_panel.get_title("left") == (expected if is_tiered else "end of the run")
 
 
 def test_an_unclean_election_with_tiered_storage(tmp_path: Path) -> None:
