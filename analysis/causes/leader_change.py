@@ -166,7 +166,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     if term.leader is None or term.time is None or term.has_conflict or lost.first_acked is None:
         return False
     following = next((t for t in timeline.terms.values() if t.epoch > term.epoch), None)
-    ends = [time for time in (term.ended, following and following.time) if time is not None]
+    ends = [time for time in (term.ended, following.time if following else None) if time is not None]
     until = min(ends, default=term.time)
     if ends and until - term.time < MS:
         return True
