@@ -213,7 +213,7 @@ def is_cut_off(twin: Any, send: Send) -> bool:
     return send.offset is not None and any(
         send.done < other.begun
         for lost in twin.acked
-        if twin.is_lost(lost) and twin.written_anew(lost) and twin.at(lost.value) <= send.offset
+        if twin.is_lost(lost) and twin.was_truncated(lost) and twin.offset_of(lost.value) <= send.offset
         for other in twin.sends
-        if other.offset == twin.at(lost.value) and other.value != lost.value
+        if other.offset == twin.offset_of(lost.value) and other.value != lost.value
     )

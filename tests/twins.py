@@ -29,29 +29,29 @@ class Twin:
         self.acked = [send for send in self.sends if send.acked]
         self.healed = max([time for op in self.ops if op.f in ("fault", "heal") for time in (op.begun, op.done)] + [0])
         self.ends = [(op, *answer) for op in self.ops if op.outcome == "ok" for answer in places(op, "end_offsets")]
-        # With transactions, a read_committed client receives the last stable offset, and others may.
-        stable = any(send.txn for send in self.sends)
+        # With transactions, an end offset may be the last stable offset, unless the client is read_uncommitted.
+        self.has_transactions = any(send.txn for send in self.sends)
         self.log_ends = [
             (op, offset)
             for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun)
-            if not stable or self.dirty(op.process)
+            if not self.has_transactions or self.reads_uncommitted(op.process)
         ]
-        self.moves: list[tuple[int, int]] = []  # possible log starts, each with the time from which on
+        self.possible_starts: list[tuple[int, int]] = []  # (a possible log start, the time since which it may hold)
         self.start, self.possible_start = self._log_starts()
         self.final = self._final()
 
-    def about(self, process: str, name: str) -> Any:
+    def setting_of(self, process: str, name: str) -> Any:
         return self.processes.get(process, {}).get(name)
 
-    def without_idempotence(self, process: str) -> bool:
-        idempotence = self.about(process, "enable.idempotence")
-        return idempotence is False if idempotence is not None else str(self.about(process, "acks")) in ("0", "1")
+    def lacks_idempotence(self, process: str) -> bool:
+        idempotence = self.setting_of(process, "enable.idempotence")
+        return idempotence is False if idempotence is not None else str(self.setting_of(process, "acks")) in ("0", "1")
 
-    def dirty(self, process: str) -> bool:
-        return bool(self.about(process, "isolation.level") == "read_uncommitted")
+    def reads_uncommitted(self, process: str) -> bool:
+        return bool(self.setting_of(process, "isolation.level") == "read_uncommitted")
 
     def _sends(self, op: Op) -> Iterator[Send]:
-        acks = str(self.about(op.process, "acks") or "all")
+        acks = str(self.setting_of(op.process, "acks") or "all")
         for step in op.event.get("ops", [op.event]) if op.f in ("send", "txn") else []:
             if step["f"] == "send" and step["value"] is not None:
                 offset = step.get("offset")
@@ -70,19 +70,20 @@ class Twin:
             fault = op.event.get("fault", {})
             if fault.get("kind") == "delete-records" and op.outcome != "fail":
                 starts.append((op, fault["offsets"]["0"], reach))
-        for op, start, most in starts:
+        for op, start, end in starts:
             later = [r["offset"] for o in self.ops if o.begun > op.done for r in o.event.get("records", ())]
-            refuted = start > most or any(offset < start for offset in later)
-            (possible if refuted else certain).append(min(start, most))
-            self.moves.append((min(start, most), op.begun if op.f == "fault" else self._deleted(start, op.done)))
+            refuted = start > end or any(offset < start for offset in later)
+            (possible if refuted else certain).append(min(start, end))
+            since = op.begun if op.f == "fault" else self._deleted(start, op.done)
+            self.possible_starts.append((min(start, end), since))
         self.assumed = not certain and bool(self.config.get("final"))  # where the final reads begin
         if self.assumed:
             certain = [min(positions_set_by(self.ops, "final"), default=0)]
-            self.moves.append((certain[0], self._deleted(certain[0], FOREVER)))
+            self.possible_starts.append((certain[0], self._deleted(certain[0], FOREVER)))
         return max(certain, default=0), max([*certain, *possible], default=0)
 
     def _deleted(self, start: int, known: int) -> int:
-        """The begin of the first deletion that explains a log start known at a time; -1: none does."""
+        """When the first delete-records began that explains a log start known at a time; -1 if none does."""
         begun = [
             op.begun
             for op in self.ops
@@ -103,8 +104,10 @@ class Twin:
         late = [offset for op, offset, _ in sorted(self.ends, key=lambda end: end[0].begun) if op.begun >= self.healed]
         moves = [op.done for op in self.ops if op.process == "final"]
         until = max([read.done for read in mine] or moves)
-        hides = self._hides(top, until) if not self.dirty("final") or (late and not sure) else FOREVER
-        end = max(top, min((sure or late or [top])[-1], hides))
+        first_hidden = (
+            self._first_hidden(top, until) if not self.reads_uncommitted("final") or (late and not sure) else FOREVER
+        )
+        end = max(top, min((sure or late or [top])[-1], first_hidden))
         acked = [send.offset for send in self.acked if send.offset is not None]
         complete = not any(top <= offset < end or self.start <= offset < begin for offset in acked)
         return {
@@ -116,10 +119,10 @@ class Twin:
                 [op.begun for op, offset, _ in self.ends if op.begun >= self.healed and offset == end], default=None
             ),
             "complete": complete,
-            "hides": hides,
+            "first_hidden": first_hidden,
         }
 
-    def _hides(self, top: int, until: int) -> int:
+    def _first_hidden(self, top: int, until: int) -> int:
         """The first offset that a transaction may have hidden that was open when the final reads ended."""
         places = []
         for op in {send.op for send in self.sends if send.txn}:
@@ -131,12 +134,12 @@ class Twin:
                 places += [gap if step.offset is None else step.offset for step in steps]
         return min(places, default=FOREVER)
 
-    def at(self, value: str) -> int | None:
+    def offset_of(self, value: str) -> int | None:
         """The offset that the value is known to have: its acknowledgement's, else its first reader's."""
         sent = [send.offset for send in self.sends if send.value == value and send.offset is not None]
         return (sent + [read.offset for read in self.reads if read.value == value] + [None])[0]
 
-    def held(self) -> dict[int, set[str]]:
+    def values_by_offset(self) -> dict[int, set[str]]:
         """Every value that an acknowledgement or a poll places at an offset."""
         held: dict[int, set[str]] = {}
         for entry in (*self.sends, *self.reads):
@@ -145,7 +148,7 @@ class Twin:
         return held
 
     def legally_gone(self, value: str) -> bool:
-        offset = self.at(value)
+        offset = self.offset_of(value)
         return (offset is not None and offset < self.start) or self.compacted(value)
 
     def maybe_compacted(self, value: str) -> bool:
@@ -164,8 +167,8 @@ class Twin:
         read = {read.value for read in self.reads}
         return any((other.acked or other.value in read) and other.begun > mine[0].done for other, _ in rivals)
 
-    def taken_since(self, value: str) -> int:
-        """From when on compaction may have removed it."""
+    def compactable_since(self, value: str) -> int:
+        """The time since which compaction may have removed the value; FOREVER if it may not."""
         if value.startswith("tombstone@") and (self.compacted(value) or self.maybe_compacted(value)):
             return -1
         same = [send for send in self.sends if send.value == value or send in [one for one, _ in self._rivals(value)]]
@@ -179,31 +182,31 @@ class Twin:
         return "compact" in self.config["topics"]["x"].get("cleanup.policy", unset)
 
     def _rivals(self, value: str) -> Iterator[tuple[Send, bool]]:
-        """Others of its key, and whether their offset is behind its own; those before it are none."""
+        """Other sends of its key that may be newer, each with whether both offsets are known."""
         own = [one for one in self.sends if one.value == value and one.key and self._compacts("compact")]
         for send in own:
             for other in self.sends:
-                if (other.key, send.outcome != "fail", other.outcome != "fail") == (send.key, True, True):
-                    here, there = self.at(value), self.at(other.value)
+                if other.key == send.key and "fail" not in (send.outcome, other.outcome):
+                    here, there = self.offset_of(value), self.offset_of(other.value)
                     known = here is not None and there is not None
                     before = (known and there <= here) or (other.acked and other.done < send.begun)  # type: ignore[operator]
                     if other.value != value and not before:
                         yield other, known
 
     def existing(self, process: str, time: int | None = None) -> set[int]:
-        """Offsets that hold something for this reader (at a time, and not gone since), and not legally nothing."""
-        found = self.standing(process, FOREVER - 1 if time is None else time, time is not None)
+        """Offsets with a record that this reader may see; with `time`: had then, and did not lose later."""
+        found = self.present_offsets(process, FOREVER - 1 if time is None else time, time is not None)
         return found if time is None else found - self.vanished()
 
-    def standing(self, process: str, time: int, sent_by_then: bool = False) -> set[int]:
-        """Offsets that hold something for this reader, which nothing may have taken legally by a time."""
+    def present_offsets(self, process: str, time: int, sent_by_then: bool = False) -> set[int]:
+        """Offsets with a record that this reader may see, and that nothing may have removed legally by a time."""
         found = set()
-        for offset, values in self.held().items():
+        for offset, values in self.values_by_offset().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 there = not sent_by_then or not sent or min(send.begun for send in sent) <= time
-                moved = any(offset < start and since <= time for start, since in self.moves)
-                present = twin_events.returned_after(self, value, offset, time) or self.taken_since(value) > time
+                moved = any(offset < start and since <= time for start, since in self.possible_starts)
+                present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
                 if present and self.visible(offset, value, process) and there and not moved:
                     found.add(offset)
         return found
@@ -213,38 +216,36 @@ class Twin:
         sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
         aborted = bool(sent) and all(send.outcome == "fail" for send in sent)
         mine = [read for read in self.reads if (read.value, read.offset) == (value, offset)]
-        seen = any(not self.dirty(read.process) for read in mine)
-        if any(send.txn for send in self.sends) and any(
-            self.about(read.process, "isolation.level") is None for read in self.reads
-        ):
+        seen = any(not self.reads_uncommitted(read.process) for read in mine)
+        if self.has_transactions and any(self.setting_of(r.process, "isolation.level") is None for r in self.reads):
             seen = seen and not any(send.value == value and send.txn and not send.acked for send in self.sends)
-        return self.dirty(process) or any(send.acked for send in sent) or (seen and not aborted)
+        return self.reads_uncommitted(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
-        """Offsets at or after the first rewritten one that have no known record at the end."""
-        anew = [self.at(send.value) for send in self.acked if self.is_lost(send) and self.written_anew(send)]
+        """Offsets at or after the first truncated one that have no known record at the end."""
+        truncated = {send.value for send in self.acked if self.is_lost(send) and self.was_truncated(send)}
+        first = min((self.offset_of(value) for value in truncated), default=FOREVER)
         final = {read.offset for read in self.reads if read.process == "final"} if self.final else set()
-        stands = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
-        return {offset for offset in self.held() if anew and offset >= min(anew) and offset not in stands}
+        remaining = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
+        return {offset for offset in self.values_by_offset() if offset >= first and offset not in remaining}
 
     def lost(self) -> set[str]:
         return {send.value for send in self.acked if self.is_lost(send)}
 
     def is_lost(self, send: Send) -> bool:
-        value, offset, final = send.value, self.at(send.value), self.final
+        value, offset, final = send.value, self.offset_of(send.value), self.final
         reads = [read for read in self.reads if read.value == value]
         if offset is None or (final and value in final["values"]):
             return False
-        if self.written_anew(send) and not (self._compacts() and any(True for _ in self._rivals(value))):
+        if self.was_truncated(send) and not (self._compacts() and any(True for _ in self._rivals(value))):
             return True
         if self.legally_gone(value) or offset < self.possible_start or self.maybe_compacted(value):
             return False
         last = max([send.done] + [read.done for read in reads])
         if final:
             passed = final["begin"] <= offset < final["end"]
-            came_to_the_end = bool(reads) and final["complete"] and last < final["until"] and offset >= final["begin"]
-            came_to_the_end = came_to_the_end and offset < final["hides"]
-            return bool(passed or came_to_the_end)
+            reached_the_end = bool(reads) and final["complete"] and last < final["until"]
+            return bool(passed or (reached_the_end and final["begin"] <= offset < final["first_hidden"]))
         if reads:
             return False
         spans: dict[str, list[int]] = {}
@@ -252,19 +253,17 @@ class Twin:
             spans.setdefault(read.process, []).append(read.offset)
         return any(min(mine) < offset < max(mine) and offset not in mine for mine in spans.values())
 
-    def written_anew(self, send: Send) -> bool:
-        """Whether its offset held another value later, or the log's end came to stand at or below it."""
-        value, offset = send.value, self.at(send.value)
+    def was_truncated(self, send: Send) -> bool:
+        """Whether its offset held another value later, or a later log end was at or below it."""
+        value, offset = send.value, self.offset_of(send.value)
         assert offset is not None
-        dones = [send.done] + [read.done for read in self.reads if read.value == value]
-        for other in self.held()[offset] - {value}:
+        seen_at = [send.done] + [read.done for read in self.reads if read.value == value]
+        for other in self.values_by_offset()[offset] - {value}:
             times = [entry.done for entry in self.reads if (entry.offset, entry.value) == (offset, other)]
-            times += [
-                sent.done for sent in self.sends if (sent.offset, sent.value, sent.outcome) == (offset, other, "ok")
-            ]
-            if times and min(times) > min(dones):
+            times += [one.done for one in self.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
+            if times and min(times) > min(seen_at):
                 return True
-        ends = [(op.begun, end) for op, end in self.log_ends if op.begun > max(dones) and end <= offset]
+        ends = [(op.begun, end) for op, end in self.log_ends if op.begun > max(seen_at) and end <= offset]
         return any(reach_since(time, self.ends, self.acked) < offset for time, _ in ends)
 
     def breaches(self) -> Iterator[Breach]:
@@ -279,11 +278,12 @@ class Twin:
     def _unseen(self) -> Iterator[Breach]:
         seen = {read.value for read in self.reads}
         for send in self.acked if self.final and self.final["complete"] else []:
-            offset = self.at(send.value)
+            offset = self.offset_of(send.value)
             # Any move of the log start may have removed a record of unknown offset.
             gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
-            hides = self.final["hides"]  # type: ignore[index]
-            gone = gone or self.maybe_compacted(send.value) or (hides < FOREVER if offset is None else offset >= hides)
+            first_hidden = self.final["first_hidden"]  # type: ignore[index]
+            hidden = first_hidden < FOREVER if offset is None else offset >= first_hidden
+            gone = gone or self.maybe_compacted(send.value) or hidden
             if send.value not in seen and not gone and not self._is_late(send):
                 yield ("unseen", "violation", send.value)
 
@@ -304,7 +304,7 @@ class Twin:
 
     def _identity(self) -> Iterator[Breach]:
         places: dict[str, set[int]] = {}
-        for offset, values in self.held().items():
+        for offset, values in self.values_by_offset().items():
             if len(values) > 1:
                 yield ("inconsistent-offsets", "violation", offset, *sorted(values))
             for value in values:
@@ -312,7 +312,7 @@ class Twin:
         for value, offsets in places.items():
             senders = [send.process for send in self.sends if send.value == value]
             if len(offsets) > 1 and len(senders) < 2:
-                excused = senders and self.without_idempotence(senders[0])
+                excused = senders and self.lacks_idempotence(senders[0])
                 yield ("duplicate", "permitted" if excused else "violation", value, min(offsets), max(offsets))
 
     def _visibility(self) -> Iterator[Breach]:
@@ -323,14 +323,14 @@ class Twin:
             if not sent:
                 continue
             if all(send.outcome == "fail" for send in sent):
-                excused = sent[0].txn and self.dirty(read.process)
-                if not sent[0].txn or self.about(read.process, "isolation.level") is not None:
+                excused = sent[0].txn and self.reads_uncommitted(read.process)
+                if not sent[0].txn or self.setting_of(read.process, "isolation.level") is not None:
                     yield ("aborted-read", "permitted" if excused else "violation", read.value, read.offset)
             early = read.done < min(send.begun for send in sent)
             if early and not sent[0].txn:
                 yield ("phantom-read", "violation", read.value, read.offset)
-            own = read.op == sent[0].op and self.about(read.process, "isolation.level") is not None
-            if sent[0].txn and (early or own) and not self.dirty(read.process):
+            own = read.op == sent[0].op and self.setting_of(read.process, "isolation.level") is not None
+            if sent[0].txn and (early or own) and not self.reads_uncommitted(read.process):
                 yield ("precommitted-read", "violation", read.value, read.offset)
 
     def _positions(self) -> Iterator[Breach]:
@@ -357,7 +357,7 @@ class Twin:
             mine = [send for send in placed if send.process == process]
             for one, two in pairwise(mine):
                 inside = one.op == two.op
-                excused = self.without_idempotence(process)
+                excused = self.lacks_idempotence(process)
                 crashed = any(
                     op.f == "crash" and op.process == process and one.begun < op.done <= two.begun for op in self.ops
                 )

@@ -18,7 +18,7 @@ def breaches(twin: Twin) -> Iterator[Breach]:
 
 
 def _name(twin: Twin, process: str) -> str:
-    return str(twin.about(process, "group.id") or "")
+    return str(twin.setting_of(process, "group.id") or "")
 
 
 def _groups(twin: Twin) -> list[list[str]]:
@@ -61,10 +61,10 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
         handled |= {(read.offset, read.value) for op, read in polls if op.id in within}
     elsewhere = _handled_by_any(twin) if any(_is_committing_producer(twin, member) for member in members) else set()
-    dirty = any(twin.dirty(member) for member in members)
+    dirty = any(twin.reads_uncommitted(member) for member in members)
     lost = twin.lost()
-    held = twin.held()
-    reader = next((member for member in members if twin.dirty(member)), "") if dirty else ""
+    held = twin.values_by_offset()
+    reader = next((member for member in members if twin.reads_uncommitted(member)), "") if dirty else ""
     commits = _committed(twin, members)
     last = commits[-1][1] if commits else 0
     # An assigned offset was committed, too.
@@ -89,7 +89,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     for offset in sorted(held):
         passing = [op.done for op, to in commits if to > offset]
         passing += [min(op.done for op, _ in polls)] if offset < first else []
-        if not passing or offset not in twin.standing(reader, min(passing)):
+        if not passing or offset not in twin.present_offsets(reader, min(passing)):
             continue
         left = [value for value in held[offset] - lost if twin.visible(offset, value, reader)]
         if at_last := {read.value for read in twin.reads if read.offset == offset and _is_final(twin, read)}:
@@ -180,7 +180,7 @@ def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:
     if final and final["complete"] and reads and not transactional and not unsure:
         known = [entry.offset + 1 for entry in (*twin.sends, *twin.reads) if entry.offset is not None]
         beyond = max([*known, *(end for _, end, _ in twin.ends)]) > final["end"]
-        behind = [send for send in twin.acked if (twin.at(send.value) or -1) >= final["end"]]
+        behind = [send for send in twin.acked if (twin.offset_of(send.value) or -1) >= final["end"]]
         if not beyond or all(twin.is_lost(send) for send in behind):
             begun = max(op.done for op in moves) if moves else min(read.done for read in reads)
             ends.append((begun, final["until"], final["end"]))
@@ -199,7 +199,7 @@ def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:
 
 def _refuted(twin: Twin, answer: Op, end: int) -> bool:
     """Whether a record at or behind the end was known before the answer, and read after it or by the final reads."""
-    for offset, values in twin.held().items():
+    for offset, values in twin.values_by_offset().items():
         for value in values if offset >= end else ():
             acked = [send.done for send in twin.acked if (send.offset, send.value) == (offset, value)]
             reads = [read for read in twin.reads if (read.offset, read.value) == (offset, value)]
