@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ..histories.errors import UsageError, unknown_name
-from ..histories.simulation.bundle import Written
+from ..histories.simulation.bundle import WrittenBundle
 from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
@@ -97,7 +97,7 @@ def _write_trace(scenario: Scenario, path: Path, since: int) -> None:
     click.echo(f"{path}: {len(messages)} messages")
 
 
-def _expected_breaches(written: Written, scenario: Scenario) -> list[str]:
+def _expected_breaches(written: WrittenBundle, scenario: Scenario) -> list[str]:
     """For each invariant that the scenario file expects to be broken: whether it was."""
     breaks = outcome(written.cluster, scenario).breaks if scenario.breaks else {}
     return [
@@ -118,7 +118,7 @@ def option(text: str) -> tuple[str, Any]:
     return name, int(value) if re.fullmatch("-?[0-9]{1,19}", value) else value
 
 
-def warn(scenario: Scenario, written: Written) -> None:
+def warn(scenario: Scenario, written: WrittenBundle) -> None:
     """Print warnings about the scenario on stderr."""
     for warning in late_faults(scenario, written):
         click.echo(f"Warning: {warning}", err=True)
@@ -133,7 +133,7 @@ def _group_line(group: dict[str, Any] | None) -> str:
     )
 
 
-def summary(written: Written) -> str:
+def summary(written: WrittenBundle) -> str:
     """The outcome of the simulation in a few lines."""
     truth = written.truth
     lines = [

@@ -10,7 +10,7 @@ import pytest
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.figures import merge_figures
 from logjudge.histories.bundle import open_run
-from logjudge.histories.simulation.bundle import Written, write_bundle
+from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, style
 
@@ -23,7 +23,7 @@ def figures_of(folder: Path) -> Record:
     return merge_figures(results.summaries, results.context, results.run.settings)
 
 
-def written_run(name: str, tmp_path: Path) -> Written:
+def written_run(name: str, tmp_path: Path) -> WrittenBundle:
     return write_bundle(load(name), tmp_path / name)
 
 

@@ -54,7 +54,7 @@ ZOOKEEPER_NAMES = ("zookeeper.session.timeout.ms",)
 
 
 @dataclass
-class Written:
+class WrittenBundle:
     """A bundle on disk and the run that made it."""
 
     folder: Path
@@ -64,9 +64,9 @@ class Written:
     truth: dict[str, Any]
 
 
-def write_bundle(scenario: Scenario, folder: Path) -> Written:
-    """Simulate and write. The folder must not exist, or be empty."""
-    config = scenario.config()  # raises ConfigError before anything is written
+def write_bundle(scenario: Scenario, folder: Path) -> WrittenBundle:
+    """Run a scenario and write its bundle into a folder, which must not exist, or be empty. Raises ConfigError."""
+    config = scenario.config()  # may raise, so before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     brokers = folder / "brokers"
     logs: list[LogWriter | MetadataLog] = []
@@ -79,7 +79,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
         if not cluster.rules.era.zookeeper:
             logs.append(MetadataLog(brokers, cluster))
 
-    def listener(event: ClusterEvent) -> None:
+    def write_logs(event: ClusterEvent) -> None:
         for log in logs:
             log.on_event(event)
 
@@ -93,7 +93,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
 
     with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
         recorder = Recorder(out, config)
-        cluster = scenario.run(recorder, listener, snapshot, prepare)
+        cluster = scenario.run(recorder, write_logs, snapshot, prepare)
         recorder.flush()
     for log in logs:
         log.close()
@@ -102,7 +102,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> Written:
     known = truth(cluster, scenario, divergent)
     _write_json(folder / "truth.json", known)
     _write_json(folder / "run.json", _run_json(scenario, cluster, snapshots))
-    return Written(folder, cluster, recorder.lines, recorder.last_send, known)
+    return WrittenBundle(folder, cluster, recorder.lines, recorder.last_send, known)
 
 
 def _wording(cluster: Cluster) -> Wording:
@@ -170,7 +170,7 @@ def _replication_factor(cluster: Cluster) -> int:
 
 
 def _without_unset(options: dict[str, Any]) -> dict[str, Any]:
-    """Without options that are off, which Kafka writes as the largest long."""
+    """The options without those that are off, which Kafka writes as the largest long."""
     return {name: value for name, value in options.items() if not isinstance(value, int) or value < 1 << 40}
 
 
@@ -187,7 +187,7 @@ def _processes(cluster: Cluster, config: Config) -> dict[str, Any]:
             continue  # it never started
         processes[consumer.name] = {
             "role": "consumer",
-            **_writes(consumer.name, config, names),
+            **_producer_of(consumer.name, config, names),
             "group.id": GROUP if config.has_group else f"direct-{consumer.name}",
             "enable.auto.commit": config.commit == "auto",
             "isolation.level": config.isolation,
@@ -209,15 +209,15 @@ def _group_names(config: Config, consumer: str) -> tuple[str, ...]:
     return GROUP_NAMES if config.has_group else ()
 
 
-def _writes(name: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:
-    """What a processor is configured with, beside what a consumer is."""
+def _producer_of(consumer: str, config: Config, names: tuple[str, ...]) -> dict[str, Any]:
+    """The configuration of a processor's producer; empty for a mere consumer."""
     if not config.copies:
         return {}
     own = kafka_names(config, (*names, "transaction.timeout.ms"))
     if config.processing != "exactly-once":
         del own["transaction.timeout.ms"]
         return {"role": "producer+consumer", **own}
-    return {"role": "producer+consumer", "transactional.id": f"tx-{name}", **own}
+    return {"role": "producer+consumer", "transactional.id": f"tx-{consumer}", **own}
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

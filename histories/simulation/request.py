@@ -14,7 +14,7 @@ from ...models.replication.scenario import OWN_VERSION, Scenario
 from ..errors import UsageError, did_you_mean
 from ..output_folder import SIMULATED, write_whole
 from . import scenario_file
-from .bundle import Written, write_bundle
+from .bundle import WrittenBundle, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
 FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
@@ -24,7 +24,7 @@ MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 def simulate_request(
     out: Path, file: Path | None, faults: Iterable[str], fault_count: int, **overrides: Any
-) -> tuple[Written, Scenario]:
+) -> tuple[WrittenBundle, Scenario]:
     """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and `overrides`.
 
     Returns the bundle and the scenario that was simulated. Raises UsageError.
@@ -86,7 +86,7 @@ def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) ->
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
 
 
-def late_faults(scenario: Scenario, written: Written) -> list[str]:
+def late_faults(scenario: Scenario, written: WrittenBundle) -> list[str]:
     """A warning for each fault that begins after the last send, so that it cannot concern a record under way."""
     return [
         f"the fault {fault.kind} begins at {fault.at / SECOND:g} s, after the last send at "
@@ -96,7 +96,7 @@ def late_faults(scenario: Scenario, written: Written) -> list[str]:
     ]
 
 
-def write_simulated(scenario: Scenario, out: Path) -> Written:
+def write_simulated(scenario: Scenario, out: Path) -> WrittenBundle:
     """Simulate into a new folder, or over an earlier bundle of the simulator. Raises UsageError."""
     try:
         return replace(write_whole(out, lambda scratch: write_bundle(scenario, scratch), SIMULATED), folder=out)

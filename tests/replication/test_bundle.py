@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from command_line import json_lines
-from logjudge.histories.simulation.bundle import Written, write_bundle
+from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.faults.fault import Fault
@@ -36,7 +36,7 @@ OPTIONS = {
 
 
 @pytest.fixture(scope="module", params=["kraft", "high-watermark"])
-def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> WrittenBundle:
     scenario = Scenario("losing", request.param, 5, OPTIONS, {}, FAULTS)
     return write_bundle(scenario, tmp_path_factory.mktemp(request.param))
 
@@ -91,7 +91,7 @@ def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) 
     assert [line for line in lines if "Truncating log orders-" in line]
 
 
-def test_every_operation_is_invoked_once_and_completed_at_most_once(written: Written) -> None:
+def test_every_operation_is_invoked_once_and_completed_at_most_once(written: WrittenBundle) -> None:
     begun: Counter[tuple[str, int]] = Counter()
     ended: Counter[tuple[str, int]] = Counter()
     for event in events(written.folder):
@@ -101,14 +101,14 @@ def test_every_operation_is_invoked_once_and_completed_at_most_once(written: Wri
     assert set(ended) <= set(begun)
 
 
-def test_values_are_unique_and_sends_all_complete(written: Written) -> None:
+def test_values_are_unique_and_sends_all_complete(written: WrittenBundle) -> None:
     sends = [e for e in events(written.folder) if e["f"] == "send"]
     invoked = [e["value"] for e in sends if e["type"] == "invoke"]
     assert len(invoked) == len(set(invoked)) == 600
     assert sum(e["type"] != "invoke" for e in sends) == 600
 
 
-def test_the_leaders_segments_hold_what_the_final_reader_read(written: Written) -> None:
+def test_the_leaders_segments_hold_what_the_final_reader_read(written: WrittenBundle) -> None:
     read: dict[int, list[tuple[int, str]]] = {0: [], 1: []}
     for event in events(written.folder):
         if event["process"] == "final" and event["f"] == "poll" and event["type"] == "ok":
@@ -119,7 +119,7 @@ def test_the_leaders_segments_hold_what_the_final_reader_read(written: Written) 
         assert records(folder) == read[partition]
 
 
-def test_the_truth_is_what_the_history_shows(written: Written) -> None:
+def test_the_truth_is_what_the_history_shows(written: WrittenBundle) -> None:
     acknowledged: dict[str, int] = {}
     final: set[str] = set()
     seen: set[str] = set()
@@ -137,7 +137,7 @@ def test_the_truth_is_what_the_history_shows(written: Written) -> None:
         assert all(acknowledged[value] == offset for offset, value in rows)
 
 
-def test_run_json_names_snapshots_processes_and_configuration(written: Written) -> None:
+def test_run_json_names_snapshots_processes_and_configuration(written: WrittenBundle) -> None:
     run = json.loads((written.folder / "run.json").read_text())
     assert run["final"] is True
     assert run["processes"]["final"] == {
@@ -155,7 +155,7 @@ def test_run_json_names_snapshots_processes_and_configuration(written: Written) 
     assert old[ranges[0][0]] != new[ranges[0][0]]
 
 
-def test_checkpoints_and_epochs_have_kafkas_form(written: Written) -> None:
+def test_checkpoints_and_epochs_have_kafkas_form(written: WrittenBundle) -> None:
     for broker in ("1", "2", "3"):
         data = written.folder / "brokers" / broker / "data"
         lines = (data / "replication-offset-checkpoint").read_text().splitlines()
@@ -168,7 +168,7 @@ def test_checkpoints_and_epochs_have_kafkas_form(written: Written) -> None:
             assert rows == written.cluster.brokers[int(broker)].replicas[0].log.epochs
 
 
-def test_batch_headers_have_the_leader_epoch(written: Written) -> None:
+def test_batch_headers_have_the_leader_epoch(written: WrittenBundle) -> None:
     if not written.cluster.rules.era.epochs_in_log:
         raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
         assert raw[16] == 1  # magic of a message set
@@ -183,7 +183,7 @@ def test_batch_headers_have_the_leader_epoch(written: Written) -> None:
     assert found == [(b.base, b.epoch) for b in written.cluster.brokers[1].replicas[0].log.batches()]
 
 
-def test_server_logs_have_kafkas_lines_of_truncations(written: Written) -> None:
+def test_server_logs_have_kafkas_lines_of_truncations(written: WrittenBundle) -> None:
     text = (written.folder / "brokers" / "1" / "server.log").read_text()
     if written.cluster.rules.era.epochs_in_log:
         assert "due to leader epoch and offset EpochEndOffset(errorCode=0, partition=0, leaderEpoch=" in text

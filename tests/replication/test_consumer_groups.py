@@ -12,7 +12,7 @@ from command_line import verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.histories.evidence.group_log import read_group_log
-from logjudge.histories.simulation.bundle import Written, write_bundle
+from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
@@ -57,7 +57,7 @@ def scenario(seed: int, variant: str = "kraft") -> Scenario:
     return drawn.with_faults(tuple(sorted([*drawn.faults, *crashes], key=lambda fault: fault.at)))
 
 
-def written_group_log(written: Written) -> pl.DataFrame:
+def written_group_log(written: WrittenBundle) -> pl.DataFrame:
     """The rows of the __consumer_offsets log that the leader of a simulated run wrote."""
     leader = written.cluster.quorum.states[written.cluster.config.group_log].leader
     rows, damage = read_group_log(written.folder / "brokers" / str(leader) / "data" / "__consumer_offsets-0")
