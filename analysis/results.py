@@ -189,7 +189,7 @@ class Results:
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with source and line of their place. Lines are counted on through the splits of a file."""
         numbers = [split.number for split in self.run.splits]
-        splits = [(number, self.run.source_of(number), self._lines.get(number, 0)) for number in numbers]
+        splits = [(number, self.run.shown[number], self._lines.get(number, 0)) for number in numbers]
         schema = {"split": pl.Int64, "source": pl.String, "lines": pl.Int64}
         table = pl.DataFrame(splits, schema, orient="row").select(
             "split", "source", first=pl.col("lines").cum_sum().over("source") - pl.col("lines")

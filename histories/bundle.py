@@ -38,7 +38,7 @@ NO_RUN = "a folder without a history or brokers' files"
 LOGS = (".log", ".txt")  # endings of histories, and of brokers' logs
 # The first line has a process and a function, as each operation on an object has.
 _IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
-_LONE = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
+_HISTORY_NAMES = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
 LARGE_BYTES = 256 << 20  # of all segments of a run; LOGJUDGE_LARGE_BYTES overrides it
 
 
@@ -46,9 +46,9 @@ class Stored(NamedTuple):
     """A file at a URI that a task reads as a whole."""
 
     name: str  # below the URI
-    home: str  # the path that a reader gets: the file itself, or its folder
+    home: str  # the path that a reader gets: of the file, or of its folder
     size: int  # bytes
-    content: bytes | None = None  # of a small file, which is read already
+    content: bytes | None = None  # of a small file; None: not read yet
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,6 @@ class Run:
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
         return replace(self, settings=replace(self.settings, **changed))
-
-    def source_of(self, split: int) -> str:
-        """The file of a split, as shown to users."""
-        return self.shown[split]
 
     @cached_property
     def shown(self) -> list[str]:
@@ -222,7 +218,7 @@ def _history_files(folder: Path) -> list[Path]:
 
 def history_names(names: Sequence[str]) -> list[str]:
     """The histories among the paths in a bundle. Paths of folders end with a slash."""
-    found = [name for name in _LONE if name in names]
+    found = [name for name in _HISTORY_NAMES if name in names]
     found += sorted(name for name in names if name.startswith("history/") and _looks_like_history(name[8:]))
     parts = {name.split("/", 1)[0] for name in names}
     if not found and not parts & {"run.json", "brokers", "snapshots"}:
