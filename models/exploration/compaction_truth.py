@@ -12,7 +12,7 @@ from ..replication.storage.transactions import MARKER
 
 
 class NewestRecords:
-    """The newest record of each key in one partition: acknowledged, or in the final leader's log."""
+    """The newest record of each key in one partition, of those acknowledged and those in the final leader's log."""
 
     def __init__(self, cluster: Cluster, partition: int) -> None:
         self._keys, self._partition = Keys(cluster.config), partition
@@ -35,8 +35,8 @@ class NewestRecords:
             return False
         return self._offsets.get(self._keys.key(producer, self._partition, number), -1) <= offset
 
-    def that_must_stay(self, acks: Iterable[Ack]) -> list[Ack]:
-        """The records of acknowledged batches that must stay."""
+    def required(self, acks: Iterable[Ack]) -> list[Ack]:
+        """The records of acknowledged batches that must stay, one Ack each."""
         return [
             ack.part(index, index + 1)
             for ack in acks
@@ -54,9 +54,11 @@ def newest_value_stays(cluster: Cluster) -> list[Breach]:
     found: list[Breach] = []
     for partition, cleaner in cluster.cleaners.items():
         log = cluster.leader_log(partition)
-        newest: dict[str, tuple[int, bool]] = {}  # by key: the offset, and whether it is gone without being deleted
-        for batch in () if log is None else log.batches():
-            if batch.producer == MARKER or (log is not None and log.transactions.is_aborted(batch)):
+        if log is None:
+            continue
+        newest: dict[str, tuple[int, bool]] = {}  # by key: the offset, and whether compaction removed its value
+        for batch in log.batches():
+            if batch.producer == MARKER or log.transactions.is_aborted(batch):
                 continue
             for index in range(batch.count):
                 is_gone = batch.is_removed(batch.base + index) and not cleaner.keys.is_tombstone(batch, index)

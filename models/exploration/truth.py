@@ -136,7 +136,7 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
         for ranges in held:
             gone = [part for ack in gone for part in missing_parts(ack, ranges.get(ack.producer, []))]
         if cluster.config.compacts and partition < cluster.config.partitions:
-            gone = NewestRecords(cluster, partition).that_must_stay(gone)
+            gone = NewestRecords(cluster, partition).required(gone)
         found.append(gone)
     return found
 

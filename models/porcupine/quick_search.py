@@ -40,8 +40,8 @@ class QuickSearch:
         completed = [-1 - event for event in events if event < 0]
         number = {operation: place for place, operation in enumerate(completed)}
         pending = [event for event in events if event >= 0 and event not in number]
-        self.n, self.given = len(completed), completed + pending
-        self.action_of: list[int] = history.action_of[self.given].tolist()
+        self.n, self.indices = len(completed), completed + pending  # in the history, by number
+        self.action_of: list[int] = history.action_of[self.indices].tolist()
         self.observes: list[int] = history.observes[self.action_of].tolist()
         # By front: the completed operations called since the end before it, and the number of pending ones called by
         # its end.
@@ -165,5 +165,5 @@ class QuickSearch:
         operations = []
         while path is not None:
             operation, path = path
-            operations.append(self.given[operation])
+            operations.append(self.indices[operation])
         return operations[::-1]

@@ -81,16 +81,21 @@ class Verifier(BrokerPart):
         return all(verification.error is not None for verification in (request.verified or {}).values())
 
     def _verify(self, request: ProduceRequest, index: int) -> Verification:
-        """Send a request to the coordinator, if there is one."""
+        """Send a request to the coordinator, if there is one. The verification has no error until it responds."""
         batch = request.batches[index]
         marker = self._last_marker(batch)
         leader = self._leader_of(self._config.transaction_log)
         if leader == NO_LEADER:
             return Verification(UNAVAILABLE, marker)
-        to, callbacks = (leader, self._inboxes[leader]), (self._on_response, self._on_closed)
-        content = (ADD, "", batch.pid, batch.producer_epoch, (batch.partition,))
-        is_v2 = self._rules.bumps_epoch_at_end()
-        sent = self._send(TransactionRequest, *to, *callbacks, *content, verify_only=not is_v2)
+        sent = self._send(
+            TransactionRequest,
+            leader,
+            self._inboxes[leader],
+            self._on_response,
+            self._on_closed,
+            *(ADD, "", batch.pid, batch.producer_epoch, (batch.partition,)),
+            verify_only=not self._rules.bumps_epoch_at_end(),  # transactions v2 adds the partition, too
+        )
         self._waiting[sent] = (request, index)
         return Verification(None, marker)
 

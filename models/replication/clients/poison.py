@@ -54,7 +54,7 @@ class PoisonedConsumer(GroupConsumer):
 class DeadLetterConsumer(Processor):
     """Sends the record to the dead-letter topic, and commits once it is acknowledged."""
 
-    def _to_copy(self, partition: int, batch: Batch) -> Iterable[int]:
+    def _offsets_to_copy(self, partition: int, batch: Batch) -> Iterable[int]:
         offset = poison_offset(self.config, partition, batch)
         return () if offset is None else (offset,)
 

@@ -34,7 +34,7 @@ class Processor(GroupConsumer):
         self._owner = Owner(self.name, self.loop, self.next_op, self._on_idle, [0] * self.config.data_partitions)
         self._output: Output | None = None
         self._is_starting = False
-        self._polled: Records = []  # what is being copied
+        self._polled: Records = []  # being copied
         self._work: Work | None = None
 
     def _leave_group(self) -> None:
@@ -58,7 +58,7 @@ class Processor(GroupConsumer):
         super().crash(reason)
 
     def has_caught_up(self, ranges: Any) -> bool:
-        """As a member of a group, with nothing left to be copied."""
+        """Whether it has read these ranges as a member of its group, and copied all that it polled."""
         return super().has_caught_up(ranges) and (not self.alive or not self._polled)
 
     # --- processing
@@ -74,7 +74,7 @@ class Processor(GroupConsumer):
         copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
         plan: list[SentValue] = []
         for source, batch in self._polled:
-            for offset in self._to_copy(source, batch):
+            for offset in self._offsets_to_copy(source, batch):
                 partition = copies.start + offset % len(copies)
                 plan.append(SentValue(partition, numbers[partition]))
                 sources[Copy(self._output.index, partition, numbers[partition])] = Source(source, offset)
@@ -86,12 +86,12 @@ class Processor(GroupConsumer):
         self._work = Work(plan, ends, epochs, self.member, self.generation, op)
         self._output.process(self._work)
 
-    def _to_copy(self, partition: int, batch: Batch) -> Iterable[int]:  # noqa: ARG002
+    def _offsets_to_copy(self, partition: int, batch: Batch) -> Iterable[int]:  # noqa: ARG002
         """The offsets of the records to copy."""
         return range(batch.base, batch.end)
 
     def _on_idle(self, outcome: str) -> None:
-        """The producer is ready, and the work is done, or failed."""
+        """The producer is ready: it started (`outcome` is empty), or its work ended as ok, fail or info."""
         if self._is_starting:
             self._is_starting = False
             super().start()
@@ -131,6 +131,6 @@ class Processor(GroupConsumer):
         self._is_rewinding = False
         found = [(partition, self._go_to_committed(partition, response)) for partition in self.assigned]
         self._phase = STABLE
-        if known := [place for place in found if place[1] is not None]:
+        if known := [(partition, offset) for partition, offset in found if offset is not None]:
             self._history.seek(self.head(self.next_op()), known)
         self._begin_poll()

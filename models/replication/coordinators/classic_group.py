@@ -62,8 +62,8 @@ class ClassicGroup(GroupMembers):
         self._members: dict[str, Member] = {}  # by member id
         self._static: dict[str, str] = {}  # group.instance.id -> member (KIP-345)
         self._last_assignment: tuple[AssignedMember, ...] = ()  # the last assignment in the log
-        self._earliest = 0  # when a rebalance may complete
-        self._latest = 0  # when it completes without the members that did not join
+        self._earliest_end = 0  # when a rebalance may complete
+        self._latest_end = 0  # when it completes without the members that did not join
 
     # --- loading
 
@@ -177,7 +177,8 @@ class ClassicGroup(GroupMembers):
         former = self._members.pop(old)
         for waiting in former.parked():
             self._group.respond(waiting, FENCED_INSTANCE)
-        self._leader = name if self._leader == old else self._leader
+        if self._leader == old:
+            self._leader = name
         self._members[name] = Member(request.client, Claim(), now, request, assignment=former.assignment)
         if self._state != STABLE:
             if self._state == COMPLETING:
@@ -202,8 +203,8 @@ class ClassicGroup(GroupMembers):
     def prepare_rebalance(self) -> None:
         """Begin a rebalance: wait until all members have joined again."""
         now, config = self._process.loop.now, self._config
-        self._earliest = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
-        self._latest = now + config.max_poll_interval
+        self._earliest_end = now + (config.group_delay if self._state in (EMPTY, DEAD) else 0)
+        self._latest_end = now + config.max_poll_interval
         is_completing = self._state == COMPLETING
         self._state = PREPARING
         for member in self._members.values():
@@ -220,10 +221,10 @@ class ClassicGroup(GroupMembers):
         """
         now = self._process.loop.now
         missing = [name for name, member in self._members.items() if member.join is None]
-        if self._state != PREPARING or now < self._earliest or (missing and now < self._latest):
+        if self._state != PREPARING or now < self._earliest_end or (missing and now < self._latest_end):
             return
         if self._static and self._members and len(missing) == len(self._members):
-            self._latest = now + self._config.max_poll_interval
+            self._latest_end = now + self._config.max_poll_interval
             return
         for name in missing if not self._static else ():
             del self._members[name]
