@@ -26,7 +26,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_integer_setting(value: Any) -> bool:
-    """Kafka's tools print numbers as text."""
+    """Whether the value is a whole number, or one as text, as Kafka's tools print it."""
     return _is_whole(value) or (isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value) is not None)
 
 

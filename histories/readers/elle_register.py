@@ -15,13 +15,18 @@ from .transaction_lines import Format, Transactions, parse_transactions
 
 NAME = "elle-register"
 CONTENT = TRANSACTIONS
-_WRITE = re.compile(rb"\[\s*\[\s*:[rw][\s,]")  # a vector of micro-operations
+_TRANSACTION = re.compile(rb"\[\s*\[\s*:[rw][\s,]")
 _STEP = rf"\[:(?:w {KEY} {INT}|r {KEY}(?: (?:nil|{INT}))?)\]"
 
 
 def recognises(head: bytes) -> bool:
     """Whether the first bytes have a transaction of reads and writes."""
-    return _WRITE.search(head) is not None and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b";", b"#")
+    return _TRANSACTION.search(head) is not None and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (
+        b"{",
+        b"[",
+        b";",
+        b"#",
+    )
 
 
 def parse(blob: bytes, source: str = "") -> Transactions:  # noqa: ARG001

@@ -145,12 +145,12 @@ class ConnectionErrors(logging.Handler):
         self._last = ""
 
     def __call__(self, error: Any) -> None:
-        """The `error_cb` of a client."""
-        if error.name() != "_ALL_BROKERS_DOWN":  # which follows the reason
+        """Keep the reason of an error. This is the `error_cb` of a client."""
+        if error.name() != "_ALL_BROKERS_DOWN":  # it follows the error with the reason
             self._last = str(error.str())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Some reasons are only logged, as FAIL [thread] reason."""
+        """Keep the reason in a line `FAIL [thread] reason`, as librdkafka only logs some reasons."""
         found = re.search(r"FAIL \[.*?\] (?:\[thrd:.*?\]: )?(.*)", record.getMessage())
         if found:
             self._last = found[1]

@@ -1,7 +1,6 @@
-"""The records of KIP-848's protocol in __consumer_offsets as bytes.
+"""Writes the records of KIP-848's protocol in __consumer_offsets as bytes. All values are flexible, of version 0.
 
-Kafka's group-coordinator/src/main/resources/common/message/ConsumerGroup*.json; all values are of version 0, which is
-flexible.
+Source: Kafka's group-coordinator/src/main/resources/common/message/ConsumerGroup*.json.
 """
 
 from __future__ import annotations
