@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
-_SPANS = "search string, rows long, payload binary"
-_INSIDE = "search string, bucket int, payload binary"
+_WINDOWS = "search string, rows long, payload binary"
+_WITHIN = "search string, bucket int, payload binary"
 _FOUND = "search string, payload binary"
 
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, CyclesByType]:
     """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
-    spans = blocks.select("payload").mapInArrow(partial(_spans, settings), _SPANS)
-    rows = spans.repartition(len(searches(settings)), "search").groupBy("search").applyInArrow(_join_spans, _SPANS)
+    of_tasks = blocks.select("payload").mapInArrow(partial(_windows, settings), _WINDOWS)
+    by_search = of_tasks.repartition(len(searches(settings)), "search").groupBy("search")
+    rows = by_search.applyInArrow(_join_windows, _WINDOWS)
     windows: dict[str, pl.DataFrame] = {}
     buckets = 1
     for row in rows.collect():
@@ -47,9 +48,9 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     if not any(map(len, windows.values())):
         return no_cycles
     packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}
-    inside = blocks.select("payload").mapInArrow(partial(_inside, settings, packed, buckets), _INSIDE)
+    within = blocks.select("payload").mapInArrow(partial(_within, settings, packed, buckets), _WITHIN)
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
-    by_bucket = inside.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
+    by_bucket = within.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
     joined = (
         by_bucket.applyInArrow(_make_find(settings), _FOUND)
         .groupBy("search")
@@ -58,7 +59,7 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
-def _spans(settings: Settings, batches: Batches) -> Batches:
+def _windows(settings: Settings, batches: Batches) -> Batches:
     chosen = searches(settings)
     for row in rows_in(batches):
         dependencies = unpack(row["payload"])
@@ -67,13 +68,13 @@ def _spans(settings: Settings, batches: Batches) -> Batches:
             yield _batch(search=name, rows=len(rows), payload=pack(windows_of(rows)))
 
 
-def _join_spans(table: pa.Table) -> pa.Table:
+def _join_windows(table: pa.Table) -> pa.Table:
     windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
     rows, search = sum(table.column("rows").to_pylist()), table.column("search")[0].as_py()
     return pa.Table.from_batches([_batch(search=search, rows=rows, payload=pack(windows))])
 
 
-def _inside(settings: Settings, packed: Mapping[str, bytes], buckets: int, batches: Batches) -> Batches:
+def _within(settings: Settings, packed: Mapping[str, bytes], buckets: int, batches: Batches) -> Batches:
     chosen = searches(settings)
     windows = {name: unpack(payload) for name, payload in packed.items()}
     for row in rows_in(batches):
