@@ -124,7 +124,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
     unproved = screen_small(gathered)
-    partly: dict[Unit, Others] = {}
+    condensed: dict[Unit, Others] = {}
     for unit, proof, ranges, rest in _prove_large(units, common, progress):
         if proof.summary is not None:
             results.add_judged(pl.DataFrame(), [proof.summary])
@@ -132,8 +132,8 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
             continue
         unproved[unit] = proof.unproved
         if (others := _condense(units, unit, ranges, rest, proof.unproved, common)) is not None:
-            partly[unit] = others
-    judge_units(gathered, unproved, progress, partly)
+            condensed[unit] = others
+    judge_units(gathered, unproved, progress, condensed)
     return results
 
 
@@ -156,27 +156,26 @@ def judge_units(
     gathered: Gathered,
     unproved: Mapping[Unit, Collection[str]],
     progress: Progress,
-    partly: Mapping[Unit, Others] | None = None,
+    condensed: Mapping[Unit, Others] | None = None,
 ) -> None:
-    """Judges all units of a run and adds what was found to its results; only the `unproved` rules of these units.
+    """Judges all units of a run, and adds findings and summaries to its results.
 
-    Of the units in `partly` there are only the condensed rows; the summary needs the others.
+    `unproved` has the only rules that judge a unit; all rules judge the others. `condensed` has units of which only the
+    condensed rows are left, each with its other rows for the summary.
     """
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
-
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    across, each = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
-
+    map_units, map_within = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
     whole, between = Judged(), DependencyStore(common.settings)
 
     def judge(unit: Unit) -> Judged:
-        judged = judge_unit(*unit, units.pop(unit), common, each, unproved.get(unit))
+        judged = judge_unit(*unit, units.pop(unit), common, map_within, unproved.get(unit))
         while judged.dependencies:  # those of a large unit would wait in memory for the other units that are judged
             between.add(judged.dependencies.pop())
-        return _with_others(judged, partly.get(unit) if partly else None)
+        return _with_others(judged, condensed.get(unit) if condensed else None)
 
-    for done, judged in enumerate(across(judge, order)):
+    for done, judged in enumerate(map_units(judge, order)):
         progress("judging", done, len(order), "partitions")
         results.add_judged(to_frame(judged.findings), judged.summaries)
         whole.odd.extend(judged.odd)
@@ -195,9 +194,9 @@ def judge_stored(
     unproved: Collection[str] | None = None,
     others: Others | None = None,
 ) -> Judged:
-    """Judges the only unit of a store in this thread, from its ranges if it is large.
+    """Judges the only unit of a store in this thread. A large one is first proved by its ranges, unless that was tried.
 
-    If something was proved before: by the rules that are `unproved`, and with the `others` of a condensed unit.
+    If it was, `unproved` has the rules that are left, and `others` the other rows of a condensed unit.
     """
     if unproved is None:
         for _, proof, ranges, rest in _prove_large(units, common):
@@ -212,7 +211,7 @@ def judge_stored(
 
 
 def _with_others(judged: Judged, others: Others | None) -> Judged:
-    """The judgement of a unit whose other rows were left out."""
+    """The judgement of a condensed unit, with its other rows in the summary."""
     if others is None:
         return judged
     return replace(judged, summaries=[with_others(one, others) for one in judged.summaries])
@@ -221,9 +220,9 @@ def _with_others(judged: Judged, others: Others | None) -> Judged:
 def _prove_large(
     units: ObservationStore, common: Common, progress: Progress = lambda *_: None
 ) -> Iterator[tuple[Unit, Proof, dict[int, HashedFacts], Rows]]:
-    """Proves large partitions by their ranges, without all of their rows in memory: with the facts and other rows."""
-    least = min(WORTH_PROVING, common.settings.large_rows)
-    large = [unit for unit in provable(units, common) if units.rows_of(unit) > least]
+    """Large units, each with its proof, the facts of its ranges, and its rows in no range."""
+    min_rows = min(WORTH_PROVING, common.settings.large_rows)
+    large = [unit for unit in provable(units, common) if units.rows_of(unit) > min_rows]
     rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
     ranges = {unit: ranges_of(units.ranges_of(unit), rests[unit], common.settings) for unit in large}
     facts = facts_of_ranges(units, ranges, rests, common, progress)
@@ -300,24 +299,23 @@ def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = 
     Of large logs only the records that the history refers to are read, and the one at `offset`.
     """
     gathering = Gathering(run)
-    take, results, units = gathering.take, gathering.results, gathering.units
     for number, all_parts in on_all_cores(lambda item: _read_block(*item, run.settings), _readings(run.splits)):
         progress("reading", number, len(run.splits))
         for parts in all_parts:
-            take(parts)
-        results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
+            gathering.take(parts)
+        gathering.results.add_lines(number, sum(parts.counts.get("lines", 0) for parts in all_parts))
     for done, parts in enumerate(on_all_cores(read_evidence, run.evidence)):
         progress("reading brokers' files", done, len(run.evidence))
-        take(parts)
-    take(pair_at_end(gathering.unpaired, run.settings))
+        gathering.take(parts)
+    gathering.take(pair_at_end(gathering.unpaired, run.settings))
     for unit, frames in gathering.headers.items():
-        observed = units.get(unit, {})
+        observed = gathering.units.get(unit, {})
         lookups = [lookups_of(table, frame) for table in REFERRING_TABLES for frame in observed.get(table, [])]
         lookups.append(lookups_of("marks", pl.DataFrame({"offset": [offset]}, schema={"offset": pl.Int64})))
         chosen = choose_batches(unit, frames, lookups if run.splits else None, run.settings)
-        take(chosen)
+        gathering.take(chosen)
         for parts in on_all_cores(lambda job: decode_batches(*job), chosen.jobs):
-            take(parts)
+            gathering.take(parts)
     return gathering.gathered()
 
 

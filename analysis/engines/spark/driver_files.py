@@ -37,7 +37,7 @@ def driver_folder(parent: Path | None = None) -> Path:
 @cache
 def _folders() -> ExitStack:
     stack = ExitStack()
-    atexit.register(_remove, stack)
+    atexit.register(_stop_jvm_and_remove, stack)
     return stack
 
 
@@ -55,8 +55,8 @@ def use_own_local_dirs() -> None:
         os.environ["SPARK_LOCAL_DIRS"] = ",".join(own)
 
 
-def _remove(stack: ExitStack) -> None:
-    """Ends the JVM first, as it would make its folders again."""
+def _stop_jvm_and_remove(stack: ExitStack) -> None:
+    """Stops the JVM, which would make its folders again, and then removes them."""
     classes = getattr(sys.modules.get("pyspark"), "SparkContext", None)
     server = getattr(getattr(classes, "_active_spark_context", None), "_accumulatorServer", None)
     if server is not None:
@@ -75,13 +75,13 @@ def _remove(stack: ExitStack) -> None:
     stack.close()
 
 
-def hurry() -> None:
+def shorten_shutdown() -> None:
     """Leaves the JVM a second to stop, as a signal ends this process."""
     _shutdown["seconds"] = 1
 
 
 def silence_py4j() -> None:
-    """py4j logs a traceback for each call that is interrupted, some by the root logger."""
+    """Stops py4j's messages: it logs a traceback for each interrupted call, some by the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_py4j)
 

@@ -22,7 +22,7 @@ from ...transactions.pieces import Expected, expected_of_operations
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
-from .driver_files import hurry
+from .driver_files import shorten_shutdown
 from .frames import with_splits
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, is_cluster, size_of_frame, size_shuffles
@@ -201,7 +201,7 @@ class _StageWatcher:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._done.set()
         if kind is not None and not issubclass(kind, Exception):
-            hurry()
+            shorten_shutdown()
         else:
             self._thread.join()
 

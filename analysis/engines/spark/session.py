@@ -23,8 +23,8 @@ Session: TypeAlias = "SparkSession"
 Frame: TypeAlias = "DataFrame"
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 DEFAULT_SHUFFLE_PARTITIONS = 200  # Spark's own
-UNKNOWN_SIZE = 1 << 60  # of a run in bytes: its shuffles get as many tasks as those of the largest
-JSON_BYTES = 64  # of events as JSON lines for each byte that Spark estimates: what it reads may be well compressed
+UNKNOWN_SIZE = 1 << 60  # bytes, of a run of unknown size: its shuffles get as many tasks as those of the largest
+JSON_BYTES_PER_ESTIMATED = 64  # events as JSON lines against Spark's estimate, which counts compressed bytes
 BYTES_PER_TASK = 1 << 20  # of the run's files; with brokers' files, judging these may take a second
 MAX_BYTES_PER_TASK = 256 << 20  # Spark keeps what a task makes in a gigabyte of the JVM, in one piece
 MAX_TASKS = 2000  # Spark's driver keeps the state of each
@@ -145,7 +145,7 @@ def _clone(session: SparkSession) -> SparkSession:
 
 
 def _activate(session: SparkSession, active: SparkSession | None) -> None:
-    """Makes `active` the thread's active session again, as createDataFrame takes its own for it."""
+    """Makes `active` the thread's active session again, as `session.createDataFrame` makes its own session active."""
     sessions = session._get_j_spark_session_class(session._jvm)
     type(session)._activeSession = active
     if active is None:
@@ -210,7 +210,7 @@ def size_of_frame(frame: DataFrame) -> int:
     if context_of(frame.sparkSession) is None:
         return UNKNOWN_SIZE
     estimate: int = frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
-    return min(JSON_BYTES * estimate, UNKNOWN_SIZE)
+    return min(JSON_BYTES_PER_ESTIMATED * estimate, UNKNOWN_SIZE)
 
 
 def shuffle_partitions(session: SparkSession, size: int) -> int:
