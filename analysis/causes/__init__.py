@@ -152,9 +152,9 @@ def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) ->
 
 
 def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
-    """The cause for which a transaction ended in a partition otherwise than its coordinator decided, or never.
+    """The cause of a transaction that did not end in a partition as its coordinator decided, or never ended there.
 
-    If its marker was written and lost, it is the cause of the marker's loss.
+    If its marker was written and then lost, this is the cause of that loss.
     """
     marker = lost_marker_of_part(timeline, part)
     if marker is not None:

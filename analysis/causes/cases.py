@@ -142,9 +142,9 @@ def lost_part(finding: Finding, gone: pl.DataFrame, sends: pl.DataFrame) -> Lost
 def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: int, sends: pl.DataFrame) -> Lost:
     times = gone.select(first=pl.coalesce("acked_from", "completed").min(), last=ACKED_BY.max())
     first_acked, last_acked = times.row(0)
-    acked_from = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
+    earliest_ack = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
     is_other = pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values)
-    later = sends.filter(is_other & (acked_from > last_acked)).sort("completed")
+    later = sends.filter(is_other & (earliest_ack > last_acked)).sort("completed")
     return Lost(
         str(finding.topic),
         int(finding.partition or 0),
@@ -295,7 +295,7 @@ def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
 
 
 def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
-    """The brokers' records of each offset, without control records; of many duplicates at once."""
+    """The brokers' records, without control records, by offset."""
     wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
     there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
     found: dict[int, list[dict[str, Any]]] = {}

@@ -24,10 +24,10 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     if logs.is_compacted is False:
         return NOT_THE_CASE
     last = stretches(logs, logs.last)
-    led = logs.leader is not None and (last["broker"] == logs.leader).any()
-    own = (pl.col("broker") == logs.leader) if led else pl.lit(True)
-    now = logs.last_records.filter(own)
-    if now.filter(pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)).height:
+    has_leader_log = logs.leader is not None and (last["broker"] == logs.leader).any()
+    of_log = (pl.col("broker") == logs.leader) if has_leader_log else pl.lit(True)
+    is_lost = pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)
+    if logs.last_records.filter(of_log, is_lost).height:
         return NOT_THE_CASE
     points = logs.checkpoints.filter(snapshot=logs.last, name="cleaned")
     cleaned = points.filter(pl.col("offset") > lost.last)
@@ -35,7 +35,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         if logs.is_compacted:
             return needs(f"evidence that the cleaner had passed offset {lost.last} (cleaner-offset-checkpoint)")
         return NOT_THE_CASE
-    if not last.filter(own & (pl.col("last_offset") > lost.last)).height:
+    if not last.filter(of_log & (pl.col("last_offset") > lost.last)).height:
         return NOT_THE_CASE  # the newest record of a log is never compacted away
     facts = []
     for row in cleaned.iter_rows(named=True):

@@ -58,10 +58,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if own := _truncated_above_facts(timeline, lost):
         return Attempt(True, chain(old_format, acknowledgement_facts(lost), own), PREVENTED_BY)
-    succeeded = clean_leader_change(timeline, lost)
-    if isinstance(succeeded, Attempt):
-        return succeeded
-    change, new = succeeded
+    found = clean_leader_change(timeline, lost)
+    if isinstance(found, Attempt):
+        return found
+    change, new = found
     if doubtful := missing_if_just_elected(timeline, change, lost):
         return needs(*doubtful)
     clean = _clean_election_facts(timeline, new)
@@ -116,8 +116,9 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
 
 
 def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
-    """The facts that the last leader truncated above these offsets before its clean election, so that it kept records
-    that the broker that it had followed does not have; empty without proof.
+    """The facts that the last leader truncated above these offsets before its clean election; empty without proof.
+
+    It kept its own records there, which the leader before it did not have.
     """
     terms, leader = _final_terms(timeline), timeline.replica_logs.leader or ""
     at = _records_at_end(timeline, differing.first)
@@ -230,8 +231,9 @@ def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
 
 
 def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """The facts of a truncation without its line: the record in one snapshot, with a checkpointed high watermark at or
-    below it, and another record at its offset in a later snapshot.
+    """The facts of a truncation that no server.log has; empty without proof.
+
+    One snapshot has the record, and a checkpointed high watermark at or below it. A later one has another record there.
     """
     had = snapshots_with_records(timeline, broker, lost)
     if not had:

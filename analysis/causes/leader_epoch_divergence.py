@@ -24,10 +24,10 @@ REMEDY = "Kafka 2.1 or later (KIP-279, KIP-320)."
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether the replicas differ at the end because truncation by leader epochs left their logs different."""
-    release = timeline.release()
     divergence = _divergence_facts(timeline, differing)
     if not divergence:
         return NOT_THE_CASE
+    release = timeline.release()
     if release is None:
         return needs("the version of Kafka")
     if not (0, 11) <= release < (2, 1) or (timeline.replica_logs.batches["magic"] < 2).any():
@@ -35,8 +35,8 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     version = [timeline.version_fact] if timeline.version_fact else []
     at = timeline.replica_logs.last_records.filter(offset=differing.first)
     terms = [timeline.terms.get(epoch) for epoch in at["leader_epoch"].drop_nulls().unique()]
-    led = [term.facts[0] for term in terms if term is not None and term.facts]
-    return Attempt(True, chain(version, led, divergence), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
+    elections = [term.facts[0] for term in terms if term is not None and term.facts]
+    return Attempt(True, chain(version, elections, divergence), ["Kafka 2.1 or later (KIP-279 and KIP-320)"])
 
 
 def _divergence_facts(timeline: Timeline, differing: Lost) -> list[Fact]:

@@ -87,8 +87,8 @@ def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -
 def _may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker that was not dead may have led between two times."""
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
-    then = [term for term in led if term.time is not None and term.time <= since][-1:]
-    others = [t for t in led if t.leader not in (None, broker) and (t in then or t.time is None or t.time > since)]
+    first = [term for term in led if term.time is not None and term.time <= since][-1:]  # the term at `since`
+    others = [t for t in led if t.leader not in (None, broker) and (t in first or t.time is None or t.time > since)]
     return not all(is_dead(timeline, t.leader or "", since, until, recorded_only=True) for t in others)
 
 
@@ -98,14 +98,14 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
     The death counts because not all evidence reports that the ISR shrank. A broker that lost power just before may have
     had the records, so it stays.
     """
-    at, began = lost.last_acked, lost.first_acked
-    if at is None or began is None:
+    first, last = lost.first_acked, lost.last_acked
+    if first is None or last is None:
         return frozenset()
-    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < began}
-    cut = [f for f in timeline.faults if f.kind == "power-loss" and began - SECOND < f.completed < began]
-    lately = {broker for fault in cut for broker in fault.nodes}
-    dead = {broker for broker, kind in last.items() if kind == "died"} - lately
-    return isr_at(timeline, at) - dead
+    state = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < first}
+    outages = [f for f in timeline.faults if f.kind == "power-loss" and first - SECOND < f.completed < first]
+    just_lost_power = {broker for fault in outages for broker in fault.nodes}
+    dead = {broker for broker, kind in state.items() if kind == "died"} - just_lost_power
+    return isr_at(timeline, last) - dead
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
@@ -128,12 +128,12 @@ def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | No
 def isr_at_first_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
     """The ISR a second after the first acknowledgement, without brokers that had died before it; empty if not recorded.
 
-    An acknowledgement waits for the ISR to shrink, and may be recorded just before that is.
+    An acknowledgement waits for the ISR to shrink, and may be recorded just before the shrunk ISR is.
     """
     if lost.first_acked is None:
         return frozenset()
-    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < lost.first_acked}
-    return isr_at(timeline, lost.first_acked + SECOND) - {broker for broker, kind in last.items() if kind == "died"}
+    state = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < lost.first_acked}
+    return isr_at(timeline, lost.first_acked + SECOND) - {broker for broker, kind in state.items() if kind == "died"}
 
 
 def was_replicated_at_first(timeline: Timeline, lost: Lost) -> bool:
@@ -224,11 +224,11 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
 
 
 class _Restart(NamedTuple):
-    """The first restart of a broker after an acknowledgement, by the history (ns); without one, the acknowledgement."""
+    """The times (ns) of the first recorded restart after an acknowledgement; its own time if there is none."""
 
     died: int
     started: int
-    loads: int  # a log that was loaded later belongs to this start or a later one
+    loaded_after: int  # a log that was loaded later than this belongs to this start or a later one
 
     @staticmethod
     def of(timeline: Timeline, broker: str, acknowledged: int) -> _Restart:
@@ -245,14 +245,14 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     if lost.last_acked is None:
         return []
     restart = _Restart.of(timeline, broker, lost.last_acked)
-    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > restart.loads]
+    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > restart.loaded_after]
     if loaded and loaded[0].end > max_end:
         return []  # later loads belong to later starts
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
     died = restart.died - SECOND
     found: list[LogEnd] = []
     copied_since = max(died, lost.last_acked)
-    starts = {"cut": died, "corruption": died, "loaded": restart.loads, "snapshot": copied_since}
+    starts = {"cut": died, "corruption": died, "loaded": restart.loaded_after, "snapshot": copied_since}
     for kind, since in starts.items():
         ends = lasting_cuts(timeline, broker) if kind == "cut" else timeline.ends_of(broker, kind)
         later = [end for end in ends if end.time is not None and end.time > since]
@@ -358,5 +358,5 @@ def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
 def still_had_records_at(timeline: Timeline, broker: str, lost: Lost) -> int | None:
     """The time (ns) of the next known end of a log if it was still above the lost records; otherwise None."""
     known = timeline.dated_ends(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
-    after = [(time, end.end) for time, end in known if time > (lost.last_acked or 0)]
-    return after[0][0] if after and after[0][1] > lost.last else None
+    time, end = next(((time, end.end) for time, end in known if time > (lost.last_acked or 0)), (None, 0))
+    return time if end > lost.last else None
