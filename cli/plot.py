@@ -16,7 +16,7 @@ from ..plots import PLOTS, draw
 from .options import Choice, LocalPath, NewFile, from_option, quiet_option
 from .progress import Progress, note
 
-# What a plot without default subjects lacks in a run, for its error message.
+# By plot: what a run must have for the plot to have a subject, for the error message.
 SUBJECTS = {
     "around": "findings",
     "cycles": "cycles of transactions",

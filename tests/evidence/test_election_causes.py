@@ -77,7 +77,7 @@ def test_a_leader_that_was_replaced_at_once_lost_nothing(replaced, cause):
     assert len(began) == (1 if cause == "unknown" else 0)
 
 
-def test_the_same_election_from_the_isr_is_not():
+def test_an_election_from_the_isr_is_not_unclean():
     meta = metadata((9, {"leader": 2, "isr": [2]}))
     assert explain_loss(timeline(AFTER, meta=meta), lost()).cause == "unknown"
     assert explain_loss(timeline(AFTER, meta=meta), lost(acks="1")).cause == "single-ack-failover"
@@ -101,7 +101,7 @@ def test_a_zookeeper_controller_logs_that_it_elects_from_outside():
 
 
 def test_a_dead_broker_that_is_elected_takes_nothing_away():
-    """As seed 5185 of benchmarks/judge.py: who is elected next had cut its log in between."""
+    """As seed 5185 of benchmarks/judge.py: the broker elected next had truncated its log before."""
     old = of_format_v1("1: 0a 1x\n3: 0a 1x")
     elections = [(1, LEADS % (1, 0, "1,2,3")), (6, LEADS % (2, 1, "2,3")), (9, LEADS % (3, 2, "3"))]
 
@@ -122,8 +122,9 @@ def test_a_dead_broker_that_is_elected_takes_nothing_away():
 
 
 def test_a_leader_that_went_on_takes_nothing_away():
-    """As seeds 5274 and 20124 of benchmarks/judge.py: epoch 1 is the same leader's, whose follower died, cut its log when
-    it came back, and was elected from outside the ISR when that leader had died as well.
+    """As seeds 5274 and 20124 of benchmarks/judge.py: broker 1 leads in epochs 0 and 1, as its follower died.
+
+    The follower truncated its log when it came back, and was elected from outside the ISR when broker 1 had died.
     """
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     elections = server_log(
@@ -243,7 +244,7 @@ def test_the_chain_has_why_the_others_were_gone():
     assert "pause of broker 1 began" in sentences
     healed = (faults[0], Fault("heal", "pause", ("2",), 3 * SECOND, 3 * SECOND))
     sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
-    assert not [one for one in sentences if "pause" in one]
+    assert not any("pause" in sentence for sentence in sentences)
 
 
 def test_an_unclean_leader_with_a_short_log_loses_the_dead_leaders_records():
@@ -284,13 +285,13 @@ def test_a_leader_of_one_moment_may_not_have_acknowledged():
     three = metadata((5, {"leader": 3, "isr": [3]}), (9, {"leader": 2, "isr": [2]}))
     again = metadata((5, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2]}))
 
-    def doubtful(meta, *faults):
+    def is_doubtful(meta, *faults):
         missing = explain_loss(timeline(tables, meta=meta, faults=faults), lost(acks="1")).missing
-        return any("which had just been elected" in one for one in missing)
+        return any("which had just been elected" in item for item in missing)
 
-    assert doubtful(three)
-    assert not doubtful(three, fault("kill", "1", 4))  # no other broker was alive
-    assert not doubtful(again)  # it led before
+    assert is_doubtful(three)
+    assert not is_doubtful(three, fault("kill", "1", 4))  # no other broker was alive
+    assert not is_doubtful(again)  # it led before
 
 
 def test_a_later_leader_that_began_below_the_lost_records_did_not_bring_them_back():
@@ -331,7 +332,7 @@ def test_two_leaders_of_one_epoch_prove_nothing():
 
 
 def test_the_last_broker_to_stop_should_have_been_the_first_to_start():
-    """Brokers 152 and 153: 153 wrote on alone, both stopped, and 152 was started first."""
+    """Broker 1 wrote on alone after broker 2 had died. Then both were down, and broker 2 was started first."""
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     elections = server_log(
         "9", (1, LEADS % (1, 0, "1,2")), (3, LEADS % (1, 1, "1")), (9, NO_ISR_ALIVE), (9, LEADS % (2, 2, "2"))

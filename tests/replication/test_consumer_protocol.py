@@ -32,7 +32,7 @@ from logjudge.models.replication.scenario import Scenario
 from .test_consumer_groups import INVARIANTS, QUICK
 from .test_consumer_groups import scenario as classic
 
-OF_CLASSIC = (
+CLASSIC_SETTINGS = (
     "partition.assignment.strategy",
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -43,14 +43,15 @@ PROTOCOL = {
     "group.consumer.session.timeout.ms": 1500,
     "group.consumer.heartbeat.interval.ms": 300,
 }
-# Of group-consumer-static: when c0 gets what it keeps, gets it back, and gets partitions after its session ended.
+# In group-consumer-static c0 begins to hold partitions in these times: before it closes, when it is back, and after its
+# session ended.
 AWAY_TIMES = [(0, 8 * SECOND), (11 * SECOND, 18 * SECOND), (18 * SECOND, 60 * SECOND)]
 NAMES = "abc"
 PARTITIONS = 5
 
 
 class Members:
-    """A coordinator and its members: what it has given to each, what it last told each, and what each owns."""
+    """A coordinator and its members: what each was given, what its last response listed, and what it owns."""
 
     def __init__(self) -> None:
         self.current = {name: CurrentAssignment() for name in NAMES}
@@ -63,13 +64,13 @@ class Members:
         return tuple(p for p, owner in enumerate(self.owners) if owner == name)
 
     def beat(self, name: str) -> None:
-        """A heartbeat says what the member owns, unless the member is about to change that."""
+        """The member sends a heartbeat, with the partitions that it owns unless it is about to change them."""
         owned = self.owned[name] if self.owned[name] == self.announced[name] else None
         state = reconcile(self.current[name], self.target(name), self.epoch, owned, self.is_held)
         self.current[name], self.announced[name] = state, state.assigned
 
     def obey(self, name: str) -> None:
-        """The member gives up and takes what it was told."""
+        """The member gives up and takes partitions as its last response listed them."""
         self.owned[name] = self.announced[name]
 
     def is_held(self, partition: int) -> bool:
@@ -94,7 +95,7 @@ def test_no_partition_has_two_owners_and_every_member_reaches_its_target(
             everything = [p for mine in owned.values() for p in mine]
             assert len(everything) == len(set(everything))
         assert all(set(mine) <= set(members.current[name].held) for name, mine in members.owned.items())
-    for _ in range(4):  # to obey an earlier target, to say so, to get what others gave up, and to take it
+    for _ in range(4):  # to obey an earlier target, to report that, to get what others gave up, and to take it
         for name in NAMES:
             members.obey(name)
             members.beat(name)
@@ -110,7 +111,7 @@ def test_a_member_gives_up_before_another_gets() -> None:
     mine = CurrentAssignment(1, 0, STABLE, (0, 1))
     revoking = reconcile(mine, (0,), 2, (0, 1), lambda _: True)
     assert revoking == CurrentAssignment(1, 1, UNREVOKED, (0,), (1,))
-    assert reconcile(revoking, (0,), 2, None, lambda _: True) == revoking  # it has not said that it gave it up
+    assert reconcile(revoking, (0,), 2, None, lambda _: True) == revoking  # it has not reported that it gave it up
     waiting = reconcile(CurrentAssignment(), (1,), 2, (), lambda partition: partition in revoking.held)
     assert waiting == CurrentAssignment(2, 0, UNRELEASED, ())
     released = reconcile(revoking, (0,), 2, (0,), lambda _: True)
@@ -141,7 +142,7 @@ def test_a_static_member_that_left_is_fenced_in_each_of_its_epochs() -> None:
 def scenario(seed: int, variant: str = "kip-966") -> Scenario:
     """The faults of the classic group's scenario of this seed, with members of KIP-848's protocol."""
     drawn = classic(seed, variant)
-    options = {name: value for name, value in drawn.options.items() if name not in OF_CLASSIC}
+    options = {name: value for name, value in drawn.options.items() if name not in CLASSIC_SETTINGS}
     return replace(drawn, options={**options, **PROTOCOL, "group.remote.assignor": ("uniform", "range")[seed % 2]})
 
 
@@ -156,7 +157,9 @@ def static(seed: int) -> Scenario:
 def mixed(seed: int) -> Scenario:
     """The scenario of this seed, in which one to three members use the classic protocol."""
     drawn = scenario(seed)
-    of_classic = {name: value for name, value in classic(seed, "kip-966").options.items() if name in OF_CLASSIC[1:3]}
+    of_classic = {
+        name: value for name, value in classic(seed, "kip-966").options.items() if name in CLASSIC_SETTINGS[1:3]
+    }
     strategy = ("range", "cooperative-sticky")[seed // 3 % 2]
     about = {"simulation.classic.members": 1 + seed % 3, "partition.assignment.strategy": strategy}
     return replace(drawn, options={**drawn.options, **of_classic, **about})
@@ -174,7 +177,7 @@ def test_a_group_survives_faults(members: Callable[[int], Scenario], seed: int) 
 
 
 def test_a_classic_member_revokes_all_and_the_others_what_moves() -> None:
-    """c2 is killed at 8 s and back at 20 s: c0 gets a partition more and less, and so does c1."""
+    """c2 is killed at 8 s and back at 20 s: c0 and c1 each get a partition more, and later one less."""
     run = load("group-both-protocols").run()
     pauses: dict[str, list[int]] = {"c0": [], "c1": [], "c2": []}
     by_owner = sorted(run.group.holds, key=lambda hold: (hold.member, hold.partition, hold.since))
@@ -263,7 +266,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("variant", "options", "message"), REFUSED)
 def test_settings_of_the_other_protocol_are_refused(variant: str, options: dict[str, Any], message: str) -> None:
-    quick = {name: value for name, value in QUICK.items() if name not in OF_CLASSIC}
+    quick = {name: value for name, value in QUICK.items() if name not in CLASSIC_SETTINGS}
     with pytest.raises(ConfigError, match=message):
         Scenario("", variant, options={**quick, **options}).config()
 
