@@ -131,6 +131,6 @@ class Processor(GroupConsumer):
         self._is_rewinding = False
         found = [(partition, self._go_to_committed(partition, response)) for partition in self.assigned]
         self._phase = STABLE
-        if known := [(partition, offset) for partition, offset in found if offset is not None]:
+        if known := [place for place in found if place[1] is not None]:
             self._history.seek(self.head(self.next_op()), known)
         self._begin_poll()
