@@ -233,7 +233,8 @@ def consumer_replace(target: Target, fault: Fault) -> Lasting:
     by_index = {member.index: member for member in _members(target, fault)}
     old, new = fault.nodes
     by_index[old].close()
-    by_index[old].incarnation += not by_index[old].alive  # so that a supervisor does not start it again
+    if not by_index[old].alive:
+        by_index[old].incarnation += 1  # so that a supervisor does not start it again
     yield
     if not by_index[new].alive:
         by_index[new].start()
