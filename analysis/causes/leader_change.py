@@ -75,7 +75,7 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 
 
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
-    """The leader change by the epochs that the first lost offset had when it was written (`then`) and has `now`."""
+    """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
@@ -182,8 +182,8 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
-    span = (timeline, term.leader, term.time, until)
-    return is_dead(*span, recorded_only=True) or is_paused(*span)
+    is_down = is_dead(timeline, term.leader, term.time, until, recorded_only=True)
+    return is_down or is_paused(timeline, term.leader, term.time, until)
 
 
 def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
@@ -209,11 +209,11 @@ def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     if time is None:
         return None
     known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
-    # An earlier term without a time may have led then; so the first one is certain only if it is the only one.
-    if not known:
-        first = [t for t in led if t.epoch == 0]
-        return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
-    return known[-1]
+    if known:
+        return known[-1]
+    # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
+    first = [t for t in led if t.epoch == 0]
+    return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
 
 
 def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
@@ -242,18 +242,18 @@ def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost
     """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
     may have acknowledged them before it learned of the election, and truncated them later.
     """
-    began = change.old
-    if lost.acks != {"1"} or began is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
+    term = change.old
+    if lost.acks != {"1"} or term is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
         return []
-    previous = timeline.terms.get(began.epoch - 1)
-    while previous is not None and previous.leader == began.leader:
-        began, previous = previous, timeline.terms.get(previous.epoch - 1)
-    if began.epoch == 0 or began.time is None or lost.first_acked - began.time >= SECOND:
+    previous = timeline.terms.get(term.epoch - 1)
+    while previous is not None and previous.leader == term.leader:
+        term, previous = previous, timeline.terms.get(previous.epoch - 1)
+    if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
     if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, recorded_only=True):
         return []
-    return [f"whether broker {began.leader}, which had just been elected, acknowledged the records"]
+    return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
 
 
 def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:

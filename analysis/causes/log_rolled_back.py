@@ -60,29 +60,29 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
-    changed = _disk_fault_facts(timeline, broker, lost)
-    rolled = rollback_facts(timeline, broker, lost)
-    if not rolled:
-        if not any(fact.kind in RESTORED for fact in changed):
+    disk_faults = _disk_fault_facts(timeline, broker, lost)
+    rollback = rollback_facts(timeline, broker, lost)
+    if not rollback:
+        if not any(fact.kind in RESTORED for fact in disk_faults):
             return NOT_THE_CASE
         return needs(
             f"evidence that broker {broker} had the records before its log was replaced (a snapshot of it, or its"
             " recovery-point-offset-checkpoint)"
         )
-    since = max((fact.time for fact in rolled if fact.time is not None), default=None)
+    since = max((fact.time for fact in rollback if fact.time is not None), default=None)
     old = change.old_leader if change.old_leader != broker else None
     facts = chain(
         change.began,
         acknowledgement_facts(lost),
         death_facts(timeline, broker, since),
-        changed,
-        rolled,
+        disk_faults,
+        rollback,
         change.succeeded,
         change.start_of_successor,
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
-    was_cut = any(fact.kind == CUT for fact in rolled)
+    was_cut = any(fact.kind == CUT for fact in rollback)
     others = [*_other_replica_first(timeline, broker, lost, since), *second_replica(timeline)]
     return Attempt(True, facts, [*(PREVENTED_CUT_BY if was_cut else PREVENTED_BY), *others])
 
@@ -107,22 +107,22 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
             continue
         before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored_at <= at < time]
         held = [(at, end) for at, end in before if end.end > lost.last and _is_held(timeline, end, lost)]
-        had = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
-        if had and not _is_cut(timeline, broker, lost, had[-1][0], time):
-            return [had[-1][1].fact, short.fact]
-        joined = _in_sync_facts(timeline, broker, lost, time)
-        if not joined and (replaced := _replaced_after_leading(timeline, broker, lost, time)):
+        on_disk = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
+        if on_disk and not _is_cut(timeline, broker, lost, on_disk[-1][0], time):
+            return [on_disk[-1][1].fact, short.fact]
+        in_sync = _in_sync_facts(timeline, broker, lost, time)
+        if not in_sync and (replaced := _replaced_after_leading(timeline, broker, lost, time)):
             return [*replaced, short.fact]
-        since = max([lost.stored_at, *(fact.time or 0 for fact in joined)])
+        since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
         followed = max(since, _death_while_following(timeline, broker, lost, time))
-        if not joined or _is_cut(timeline, broker, lost, followed, time):
+        if not in_sync or _is_cut(timeline, broker, lost, followed, time):
             continue
         known = _recovery_point_facts(timeline, short, lost)
         if not known and not _lost_power(timeline, broker, lost.stored_at, time):
             known = _log_replacement_facts(timeline, broker, lost, since, time)
             known = known or _clean_start_facts(timeline, broker, since, time)
         if known:
-            return [*joined, *known, short.fact]
+            return [*in_sync, *known, short.fact]
     return []
 
 
@@ -205,8 +205,7 @@ def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
 
 
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
-    """Whether the log of a snapshot was on disk, so that the broker itself did not lose it: the broker was down, and no
-    power failure followed."""
+    """Whether a snapshot shows what the disk held: the broker was down, and no power failure followed until a time."""
     return bool(reasons_absent(timeline, end.broker, at)) and not _lost_power(timeline, end.broker, at, until)
 
 

@@ -65,8 +65,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
         )
-    had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
-    once_had = change.old_leader == new.leader or had
+    once_had = change.old_leader == new.leader or had_records(timeline, new.leader, lost)
+    once_had = once_had or still_had_records(timeline, new.leader, lost)
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in others):
         return needs(
@@ -81,10 +81,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
     old = change.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
-    alone = sole_isr_facts(timeline, old, lost.first_acked) if old else []
+    shrunk = sole_isr_facts(timeline, old, lost.first_acked) if old else []
     facts = chain(
         change.began,
-        alone,
+        shrunk,
         reasons_absent(timeline, new.leader, lost.last_acked),
         _reassignment_facts(timeline, new),
         acknowledgement_facts(lost),
