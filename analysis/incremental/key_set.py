@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from ..partitions.ranges import Ranges, merged
+from ..partitions.ranges import Ranges, union_of
 
 Keys = npt.NDArray[np.uint64]
 _NONE = np.empty(0, np.uint64)
@@ -32,7 +32,7 @@ class KeySet(NamedTuple):
 
     def with_keys(self, keys: Keys) -> KeySet:
         """The set with more keys."""
-        return KeySet(*merged(*(np.concatenate([ends, keys]) for ends in self)))
+        return KeySet(*union_of(*(np.concatenate([ends, keys]) for ends in self)))
 
 
 def keys_of(values: pl.Series) -> Keys:

@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from .observations import Observations, once
-from .ranges import NO_RANGES, Ranges, merged
+from .ranges import NO_RANGES, Ranges, union_of
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -35,7 +35,7 @@ def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
         lows.append(before + 1)
         # If the next read is at a lower offset, or there is none, the poll is unbounded.
         highs.append(np.where(after > before, after - 1, MAX_INT64))
-    return merged(np.concatenate(lows), np.concatenate(highs))
+    return union_of(np.concatenate(lows), np.concatenate(highs))
 
 
 @once
@@ -54,7 +54,7 @@ def within_polls(p: Observations, processes: Iterable[str]) -> Ranges:
     """The offsets between the first and the last record of a poll of these processes: no other poll returned them."""
     reads = p.reads.filter(pl.col("process").is_in([*processes]) & pl.col("offset").is_not_null())
     spans = reads.group_by("process", "at").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
-    return merged(spans["first"].to_numpy(), spans["last"].to_numpy())
+    return union_of(spans["first"].to_numpy(), spans["last"].to_numpy())
 
 
 @once

@@ -35,7 +35,7 @@ class Ranges(NamedTuple):
 NO_RANGES = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def merged(low: Numbers, high: Numbers) -> Ranges:
+def union_of(low: Numbers, high: Numbers) -> Ranges:
     """The union of the ranges low..high, as ranges that do not touch. Ranges with high < low are ignored."""
     order = np.argsort(low[low <= high], kind="stable")
     low, high = low[low <= high][order], np.maximum.accumulate(high[low <= high][order])
@@ -49,4 +49,4 @@ def ranges_in(table: pl.DataFrame) -> Ranges:
     """The union of the ranges in a table with the columns first_offset and last_offset."""
     if not len(table):
         return NO_RANGES
-    return merged(table["first_offset"].to_numpy(), table["last_offset"].to_numpy())
+    return union_of(table["first_offset"].to_numpy(), table["last_offset"].to_numpy())
