@@ -63,7 +63,7 @@ def open_run(session: SparkSession, uri: str, reader: str | None = None, split_b
         # A folder's name has a meaning for bundle.py, so the skeleton has the same.
         skeleton = Path(scratch, listing.base.rsplit("/", 1)[-1])
         try:
-            held = _make_skeleton(session, listing, skeleton)
+            small = _make_skeleton(session, listing, skeleton)
             run = bundle.open_run(skeleton / listing.lone, reader, split_bytes, _unsplit, CHECKED)
         except InputError as error:
             error.args = (str(error).replace(str(skeleton), listing.base),)
@@ -72,7 +72,7 @@ def open_run(session: SparkSession, uri: str, reader: str | None = None, split_b
             raise InputError(uri, f"a name that no file can have ({error})", EXPECTED) from error
         # Spark must split files as we do, as each split is numbered before it is read.
         _split_files(session, split_bytes)
-        return _at_uri(run, skeleton, listing, held)
+        return _at_uri(run, skeleton, listing, small)
 
 
 def open_file(
@@ -99,7 +99,7 @@ def _unsplit(part: Part) -> list[Part]:
     return [replace(part, end=size if part.kind == "segment" else None)] if size else split_part(part)
 
 
-def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes]) -> Run:
+def _at_uri(run: Run, skeleton: Path, listing: Listing, small: Mapping[str, bytes]) -> Run:
     """The run with the paths of its URI instead of the skeleton's."""
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [_at_base(split, listing, name) for split, name in zip(run.splits, names, strict=True)]
@@ -112,12 +112,11 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
         if part.kind not in NOT_READ:
             inside = folders.get(part.path, []) if part.kind in FOLDERS else [part.path.as_posix()]
             homes.update((name, part.path.as_posix()) for name in inside)
+    sizes = listing.sizes
     stored = [
-        Stored(name, home, size, held.get(name, None if size else b""))
-        for name, home in sorted(homes)
-        for size in [listing.sizes[name]]
+        Stored(name, home, sizes[name], small.get(name, None if sizes[name] else b"")) for name, home in sorted(homes)
     ]
-    size = sum(listing.sizes[name] for name in set(names))
+    size = sum(sizes[name] for name in set(names))
     return replace(
         run,
         path=Path(listing.base, listing.lone),
@@ -130,7 +129,7 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, held: Mapping[str, bytes
 
 
 def _at_base(split: Split, listing: Listing, name: str) -> Split:
-    """The split of a file of the skeleton, which has of a compressed file only the first lines, decompressed."""
+    """A split of the file at the URI. A compressed file is one split; its skeleton has only its first lines."""
     split = replace(split, path=f"{listing.base}/{name}")
     if not name.endswith(COMPRESSED):
         return split
@@ -183,9 +182,9 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
     base, lone, sizes = listing
     histories = set(history_names(sorted(sizes))) if not lone else {lone}
     skeleton.mkdir(parents=True)
-    held = _small_files(session, listing)
+    small = _small_files(session, listing)
     with_heads = [name for name in sizes if name in histories or (is_text(name) and not name.endswith(COMPRESSED))]
-    heads = _heads(session, base, [name for name in with_heads if sizes[name] and name not in held])
+    heads = _heads(session, base, [name for name in with_heads if sizes[name] and name not in small])
     parquet = [name for name, head in heads.items() if head.startswith(PARQUET_MAGIC)]
     footers = _footers(session, base, [Stored(name, name, sizes[name]) for name in parquet])
     for name, size in sizes.items():
@@ -196,14 +195,14 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
                 if name in heads and name.endswith(COMPRESSED):
                     file.write(heads[name])  # as Spark decompressed it
                     continue
-                file.write(held.get(name, heads.get(name, b""))[:size])
+                file.write(small.get(name, heads.get(name, b""))[:size])
                 file.truncate(size)
                 if footer := footers.get(name):
                     file.seek(size - len(footer))
                     file.write(footer)
     if lone.startswith("history.") and (config := _content(session, f"{base}/run.json")):
         (skeleton / "run.json").write_bytes(config)
-    return held
+    return small
 
 
 def _small_files(session: SparkSession, listing: Listing) -> dict[str, bytes]:
