@@ -28,8 +28,8 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
-# The longest go first, so that no core waits for them at the end. test_porcupine.py is before that: what it
-# compiles in a fresh clone waits on disk when the tests on Spark need it.
+# The longest go first, so that no core waits for them at the end. test_porcupine.py goes second, as the tests on Spark
+# need what it compiles in a fresh clone.
 FIRST = (
     *("spark", "test_porcupine.py", "evidence", "corpus", "test_packaging.py"),
     *("test_scenarios.py", "test_cli.py", "test_judge.py", "test_matrix.py", "test_engines.py", "test_cycles.py"),

@@ -99,9 +99,9 @@ def test_keys_of_independent_registers(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_odd_but_clear_histories(tmp_path: Path, lines: list[str], verdict: str) -> None:
     path = write(tmp_path / "odd", *lines)
-    report = json.loads(
-        run(path, "--json", *([] if "get" in str(lines) or "put" in str(lines) else ["--model", "register"])).stdout
-    )
+    is_map = "get" in str(lines) or "put" in str(lines)
+    model = [] if is_map else ["--model", "register"]
+    report = json.loads(run(path, "--json", *model).stdout)
     assert report["files"][str(path)]["verdict"] == verdict
 
 

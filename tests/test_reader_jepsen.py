@@ -1,3 +1,5 @@
+"""Jepsen's reader: the events of each line. Reading by columns and line by line (the general path) must agree."""
+
 import json
 import re
 from pathlib import Path

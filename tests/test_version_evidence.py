@@ -17,7 +17,7 @@ LISTS = ("0 ax1ay1", "1 ax2ay2")
 # Two transactions write both registers. One process reads x before and after a change, another one y.
 _READS = (("2", "x", 1), ("2", "x", 2), ("3", "y", 2), ("3", "y", 1))
 _WRITES = history_of("0 wx1wy1", "1 wx2wy2", is_register=True)
-IN_TIME = [
+READ_IN_ORDER = [
     *_WRITES[:2],
     *(
         f"{{:type :{kind}, :f :txn, :value [[:r :{key} {value if kind == 'ok' else 'nil'}]], :process {process}}}"
@@ -69,7 +69,7 @@ def test_an_assumption_names_the_transactions_that_show_the_order_of_registers(t
     sentence = finding_of(replaced)["sentence"]
     assert "T2 read 1 of key :x, before T1 wrote 2 (T1 read 1 and replaced it)" in sentence
     assert "read the initial state of key :y, before T2 wrote 1 (the initial state comes first)" in sentence
-    one_by_one = judged(tmp_path, IN_TIME, keys=("sequential",))
+    one_by_one = judged(tmp_path, READ_IN_ORDER, keys=("sequential",))
     assert evidence_of(one_by_one) == [
         (11, "process 0: T1 wrote 1 to key :x, before T2 wrote 2 (process 2 left it with 1 and later used 2)"),
         (12, "process 1: T2 wrote 2 to key :y, before T1 wrote 1 (process 3 left it with 2 and later used 1)"),
@@ -78,7 +78,9 @@ def test_an_assumption_names_the_transactions_that_show_the_order_of_registers(t
         (8, "process 3: it shows 2 before 1, of key :y"),
         (10, "process 3: it shows 2 before 1, of key :y"),
     ]
-    others = [line.replace(":process 3", ":process 4") if number > 7 else line for number, line in enumerate(IN_TIME)]
+    others = [
+        line.replace(":process 3", ":process 4") if number > 7 else line for number, line in enumerate(READ_IN_ORDER)
+    ]
     in_real_time = judged(tmp_path, others, keys=("linearizable",))
     assert "(process 3 left it with 2, process 4 later used 1)" in finding_of(in_real_time)["sentence"]
     assert not len(judged(tmp_path, others, keys=("sequential",)).findings())
