@@ -65,8 +65,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(
             f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
         )
-    once_had = change.old_leader == new.leader or had_records(timeline, new.leader, lost)
-    once_had = once_had or still_had_records(timeline, new.leader, lost)
+    had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
+    once_had = change.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in others):
         return needs(
