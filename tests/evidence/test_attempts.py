@@ -135,7 +135,8 @@ def test_a_committed_record_that_the_log_has_as_aborted(name: str, tmp_path: Pat
 
 def test_a_committed_record_that_no_log_has_was_not_aborted(tmp_path: Path) -> None:
     events = transaction("t", 0, [(0, "b", 1)], "ok", (3, 8))
-    folder = write_run(tmp_path, {0: "z - z"}, [*events, *final_reads([], {0: 3})], processes=FINAL_READER, final=True)
+    events += final_reads([], {0: 4})
+    folder = write_run(tmp_path, {0: "z - z z"}, events, processes=FINAL_READER, final=True)
     [finding], _ = judged(folder, "lost-write")
     assert "aborted" not in finding["sentence"]
 
