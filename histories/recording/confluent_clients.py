@@ -181,6 +181,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         strategy = str(config.get("partition.assignment.strategy", ""))
         self._is_cooperative = "cooperative" in strategy or config.get("group.protocol") == "consumer"
         self._rebalancing: list[Any] | None = None  # in a rebalance: what was assigned so far
+        self._is_closing = False
         super().__init__({**config, "on_commit": self._committed})
         recorder.configure(process, **recorded_config(config))
 
@@ -270,6 +271,7 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
 
     def close(self) -> None:
         """As confluent_kafka.Consumer.close."""
+        self._is_closing = True  # librdkafka may still assign partitions, without a generation, and never revokes them
         with self._recorder.poll(self._process) as poll:
             super().close()
             poll.ok()
@@ -294,7 +296,8 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         chosen = [committed.get((p.topic, p.partition), p) if p.offset in stored else p for p in assigned]
         positions = [p for p in chosen if p.offset >= 0 or (p.offset in stored and found is not None)]
         owned = [*(self.assignment() if self._is_cooperative else ()), *partitions]
-        self._recorder.assign(self._process, positions, group=True, member=self, assignment=owned)
+        if not self._is_closing:
+            self._recorder.assign(self._process, positions, group=True, member=self, assignment=owned)
 
     def _revoked(self, partitions: list[Any], callback: Callback | None) -> None:
         self._rebalancing = []

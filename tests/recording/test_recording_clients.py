@@ -8,7 +8,7 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,31 @@ def test_the_group_of_a_transaction_is_in_its_metadata() -> None:
     assert groups.setting_with("g") == groups.setting_with("g") == {"group.id": "g"}
     assert groups.setting_with("h") == groups.setting_with("g") == CommittedGroups().setting_with(None)
     assert CommittedGroups().setting_with(None) == {"group.id": None}
+
+
+def test_partitions_that_a_closing_consumer_gets_are_not_its_own(tmp_path: Path) -> None:
+    class Library(confluent_kafka.Consumer):  # type: ignore[misc]
+        def subscribe(self, topics: list[str], on_assign: Callable[..., None], **_: object) -> None:
+            self.rebalance = lambda: on_assign(self, [confluent_kafka.TopicPartition(topics[0], 0)])
+
+        def committed(self, partitions: list[Any], **_: object) -> list[Any]:
+            return partitions
+
+        def close(self) -> None:
+            self.rebalance()
+            super().close()
+
+    class Member(logjudge.confluent.Consumer, Library):
+        pass
+
+    recorder = logjudge.Recorder(tmp_path / "run")
+    for name in ("c0", "c1"):
+        member = Member(recorder, name, {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+        member.subscribe(["x"])
+        if name == "c1":
+            member.rebalance()
+        member.close()
+    assert {event["process"] for event in events(recorder.finish(), "assign")} == {"c1"}
 
 
 def test_a_fatal_error_is_raised_as_without_delivery_reports() -> None:
