@@ -127,7 +127,7 @@ def test_a_folder_of_other_texts_is_no_run(tmp_path: Path) -> None:
         open_run(tmp_path)
 
 
-def _denied(path: object, *_: object) -> list[str]:
+def _denied(path: object, *_: object, **__: object) -> list[str]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
