@@ -171,7 +171,7 @@ def values_of(found: pl.DataFrame, *rules: str) -> set[str]:
 
 
 def _maybe_compacted(history: Path) -> set[str]:
-    """The values whose key has another send: its record may have been behind theirs."""
+    """The values of keys with several sends: compaction may have removed any of their records."""
     of_key: dict[tuple[int, str | None], list[dict[str, Any]]] = {}
     for event in map(json.loads, history.read_text().splitlines()):
         if event["f"] == "send" and event["type"] == "invoke" and "value" in event:

@@ -101,11 +101,15 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
     first, last = lost.first_acked, lost.last_acked
     if first is None or last is None:
         return frozenset()
-    state = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < first}
     outages = [f for f in timeline.faults if f.kind == "power-loss" and first - SECOND < f.completed < first]
     just_lost_power = {broker for fault in outages for broker in fault.nodes}
-    dead = {broker for broker, kind in state.items() if kind == "died"} - just_lost_power
-    return isr_at(timeline, last) - dead
+    return isr_at(timeline, last) - (_dead_before(timeline, first) - just_lost_power)
+
+
+def _dead_before(timeline: Timeline, at: int) -> set[str]:
+    """The brokers of which the last event before a time (ns) is their death."""
+    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < at}
+    return {broker for broker, kind in last.items() if kind == "died"}
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
@@ -132,8 +136,7 @@ def isr_at_first_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[st
     """
     if lost.first_acked is None:
         return frozenset()
-    state = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < lost.first_acked}
-    return isr_at(timeline, lost.first_acked + SECOND) - {broker for broker, kind in state.items() if kind == "died"}
+    return isr_at(timeline, lost.first_acked + SECOND) - _dead_before(timeline, lost.first_acked)
 
 
 def was_replicated_at_first(timeline: Timeline, lost: Lost) -> bool:
