@@ -114,12 +114,13 @@ class FetchHandler(BrokerPart):
         if aborted is not None:
             below = log.transactions.stable_end(below)
         batches = log.read(offset, request.limit, below) if offset < below else []
-        if self._quota.is_set and batches and follower >= 0 and follower not in replica.isr:
-            batches = self._within_quota(partition, batches)
-        if batches and request.max_bytes is not None:
-            batches = self._within_bytes(request, partition, batches, request.max_bytes)
-        if aborted is not None and batches:
-            aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
+        if batches:
+            if self._quota.is_set and follower >= 0 and follower not in replica.isr:
+                batches = self._within_quota(partition, batches)
+            if request.max_bytes is not None:
+                batches = self._within_bytes(request, partition, batches, request.max_bytes)
+            if aborted is not None and batches:
+                aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         part.batches, part.hw = batches, replica.hw
         part.epoch_start, part.leader_start = replica.epoch_start, log.start
         return NONE

@@ -132,15 +132,18 @@ class Consumer(Client):
             return
         if self._seek_to is not None:
             self._seek(self._seek_to)
-        now = self.loop.now
-        self._polling = True
-        self._poll_op = self.next_op()
-        self._poll_deadline = now + self.config.poll_timeout
-        self._poll_acknowledged = dict(self._ledger.acknowledged_end)
-        self._history.poll(self.head(self._poll_op))
+        self._wait_for_records()
         self._fetch()
         if self._buffer:
             self._end_poll()
+
+    def _wait_for_records(self) -> None:
+        """Begin a poll, whose fetches are under way or follow."""
+        self._polling = True
+        self._poll_op = self.next_op()
+        self._poll_deadline = self.loop.now + self.config.poll_timeout
+        self._poll_acknowledged = dict(self._ledger.acknowledged_end)
+        self._history.poll(self.head(self._poll_op))
 
     def seek(self, offset: int) -> None:
         """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
@@ -202,8 +205,10 @@ class Consumer(Client):
                 self.loop.at(now + config.handle_time, self._begin_poll, self.incarnation)
             elif self._buffer:
                 self.loop.at(now, self._begin_poll, self.incarnation)
-            else:
+            elif self._seek_to is not None:
                 self._begin_poll()
+            else:
+                self._wait_for_records()
             return
         if config.commit == "before":
             self._send_commit(lambda: self._handle_later(records))
