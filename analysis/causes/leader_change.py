@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from itertools import compress
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -79,31 +78,37 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
-    known = LeaderChange(old)
-    if old is None or old.leader is None:
-        known = LeaderChange(old, missing=(f"the leader of {lost.name} when the records were acknowledged",))
-    if old is not None and now == old.epoch:  # the epoch of the acknowledgement has other records there
-        return replace(known, old=_stale_leader(timeline, lost, old) or old, new=old)
-    if then is None and now is None and old is not None and (stale := _stale_leader(timeline, lost, old)):
-        return replace(known, old=stale, new=old)  # the offsets are beyond the log of the new leader
+    leader = f"the leader of {lost.name} when the records were acknowledged"
+    missing = (leader,) if old is None or old.leader is None else ()
+    if old is not None and (now == old.epoch or (then is None and now is None)):
+        stale = _stale_leader(timeline, lost, old)
+        if now == old.epoch or stale is not None:  # the epoch of the acknowledgement has other records there
+            return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
-    held_until = max((term.epoch for term in after if _brings_back(timeline, term, known.old_leader, lost)), default=-1)
+    new = _losing_term(timeline, LeaderChange(old).old_leader, after, lost, then, now)
+    election = f"the election after which {lost.name} lacked offset {lost.first}"
+    return LeaderChange(old, new, missing if new is not None else (*missing, election))
+
+
+def _losing_term(
+    timeline: Timeline, old_leader: str | None, after: list[Term], lost: Lost, then: int | None, now: int | None
+) -> Term | None:
+    """The first of the later terms (`after`) that can have lost the records."""
+    held_until = max((term.epoch for term in after if _brings_back(timeline, term, old_leader, lost)), default=-1)
     if now is not None and now < max(held_until, -1 if then is None else then):
         # Records older than the lost ones are there again: their writer never had the lost ones.
         following = [term for term in after if term.epoch > held_until]
-        return replace(known, new=_returned_term(timeline.terms.get(now), following, known.old_leader))
+        return _returned_term(timeline.terms.get(now), following, old_leader)
     if now is not None:
         after = [term for term in after if held_until < term.epoch <= now]
     else:
         after = [term for term in after if _began_after_records(term, lost, then)]
     after = [term for term in after if term.start is None or term.start <= lost.first]
     if not after:
-        election = f"the election after which {lost.name} lacked offset {lost.first}"
-        return replace(known, missing=(*known.missing, election))
+        return None
     # A term without a known start offset may have had no leader: its leader had already died.
-    may_have_lost = (term.start is not None or not _cannot_have_lost(timeline, known, term, lost) for term in after)
-    first = next(compress(after, may_have_lost), after[0])
-    return replace(known, new=_first_with_start(first, after))
+    losing = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, old_leader, t, lost))
+    return _first_with_start(next(losing, after[0]), after)
 
 
 def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
@@ -159,7 +164,7 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
-def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
+def _cannot_have_lost(timeline: Timeline, old_leader: str | None, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
     restart, or it was dead or paused, or it was replaced within a millisecond.
     """
@@ -178,7 +183,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     held = still_had_records_at(timeline, term.leader, lost)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
-    had = term.leader == change.old_leader or had_records(timeline, term.leader, lost)
+    had = term.leader == old_leader or had_records(timeline, term.leader, lost)
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
