@@ -100,7 +100,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setattr(topic_reader, "confluent_kafka", lambda: library)
     monkeypatch.setattr(topic_reader, "import_module", lambda _: library)
     monkeypatch.setattr(topic_reader, "admin_client", lambda _: found)
-    monkeypatch.setattr(topic_reader, "make", lambda *_: found)
+    monkeypatch.setattr(topic_reader, "make_client", lambda *_: found)
     return found
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from .kafka_clients import confluent_kafka, make
+from .kafka_clients import confluent_kafka, make_client
 from .session import Session
 
 INIT_SECONDS = 60.0  # for all transactional ids
@@ -37,7 +37,7 @@ def _initialise(session: Session, config: Mapping[str, Any], end: float) -> Exce
     """Initialise one transactional.id, again and again until a time; returns the last error if that fails."""
     while True:
         try:
-            make("Producer", session.settings, config).init_transactions(CALL_SECONDS)
+            make_client("Producer", session.settings, config).init_transactions(CALL_SECONDS)
         except confluent_kafka().KafkaException as error:
             if time.monotonic() > end or not error.args[0].retriable():
                 failure: Exception = error

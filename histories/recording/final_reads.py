@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ..errors import LogjudgeError
-from .kafka_clients import confluent_kafka, make, recorded_config
+from .kafka_clients import confluent_kafka, make_client, recorded_config
 from .permissions import refuse
 from .session import Session
 from .topics import metadata
@@ -22,7 +22,7 @@ def read_to_the_end(session: Session) -> None:
     library = confluent_kafka()
     own = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
     config = {**session.settings.for_consumer("logjudge-final"), **own}
-    consumer = make("Consumer", session.settings, config)
+    consumer = make_client("Consumer", session.settings, config)
     try:
         # The consumer requests the ends, and its isolation level decides whether they are last stable offsets.
         session.recorder.configure(ADMIN, role=ADMIN, **{"isolation.level": own["isolation.level"]})

@@ -165,7 +165,9 @@ class ConnectionErrors(logging.Handler):
 def admin_client(settings: ClientSettings) -> Any:
     """An AdminClient that has reached the cluster. Raises LogjudgeError."""
     errors = ConnectionErrors()
-    admin = make("AdminClient", settings, {"error_cb": errors, "log_level": 6, "logger": _logger("connecting", errors)})
+    admin = make_client(
+        "AdminClient", settings, {"error_cb": errors, "log_level": 6, "logger": _logger("connecting", errors)}
+    )
     try:
         admin.list_topics(timeout=CONNECT_SECONDS)
     except confluent_kafka().KafkaException as error:
@@ -175,7 +177,7 @@ def admin_client(settings: ClientSettings) -> Any:
     return admin
 
 
-def make(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
+def make_client(kind: str, settings: ClientSettings, config: Mapping[str, Any]) -> Any:
     """A Producer, Consumer or AdminClient. Raises UsageError if librdkafka refuses the configuration."""
     library = confluent_kafka()
     if kind == "AdminClient":

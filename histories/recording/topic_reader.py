@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ClusterError, InputError, UsageError
 from ..stream_copy import NO_EVENT, StreamCopy
-from .kafka_clients import ClientSettings, admin_client, confluent_kafka, make
+from .kafka_clients import ClientSettings, admin_client, confluent_kafka, make_client
 from .permissions import refuse
 
 SCHEME = "kafka://"
@@ -61,7 +61,7 @@ class TopicReader:
         self._gap = self._gap_of_policy()
         self._id = str(described.topic_id)
         self._copy = StreamCopy(folder, f"{address.topic} ({self._id})", config)
-        self._consumer = make("Consumer", settings, _CONSUMER)
+        self._consumer = make_client("Consumer", settings, _CONSUMER)
         self._reached: dict[int, int] = {}  # the offset behind what was read, by partition
         self._newest_ms = 0
         self.unread = 0  # messages

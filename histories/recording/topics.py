@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import LogjudgeError, UsageError
-from .kafka_clients import ClientSettings, confluent_kafka, make, typed_value
+from .kafka_clients import ClientSettings, confluent_kafka, make_client, typed_value
 from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
@@ -128,7 +128,7 @@ class BrokerViews:
     def _ask(self, address: str, topic: str) -> Any:
         """The partitions of a topic as one broker describes them, or None."""
         if address not in self._clients:
-            self._clients[address] = make("AdminClient", self._settings, {"bootstrap.servers": address})
+            self._clients[address] = make_client("AdminClient", self._settings, {"bootstrap.servers": address})
         try:
             about = self._clients[address].list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
         except confluent_kafka().KafkaException:

@@ -130,7 +130,7 @@ def test_open_transactions_are_aborted_before_the_final_reads(
     library = pytest.importorskip("confluent_kafka")
     error = library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT, "late", retriable=retriable))
     coordinator = Coordinator(error)
-    monkeypatch.setattr(abort_transactions, "make", coordinator.connect)
+    monkeypatch.setattr(abort_transactions, "make_client", coordinator.connect)
     for name in ("orders-t1", "orders-t0"):
         session.transactional[name] = {"transactional.id": name}
     abort_transactions.abort_transactions(session)
@@ -185,7 +185,7 @@ def test_the_metadata_of_most_brokers_decides(
 ) -> None:
     pytest.importorskip("confluent_kafka")
     brokers = {f"h:{number}": Broker(*view) for number, view in enumerate(views, 1)}
-    monkeypatch.setattr(topics, "make", lambda _kind, _settings, config: brokers[config["bootstrap.servers"]])
+    monkeypatch.setattr(topics, "make_client", lambda _kind, _settings, config: brokers[config["bootstrap.servers"]])
     found = topics.BrokerViews(ClientSettings("h:1"), brokers["h:1"])
     assert found.usual("orders")[0].leader == leader
     assert found.are_in_sync("orders") is in_sync

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kafka_clients import confluent_kafka, make, recorded_config
+from ..kafka_clients import confluent_kafka, make_client, recorded_config
 from ..permissions import refuse
 from ..session import Client, Session
 from .reading import Reader
@@ -25,7 +25,7 @@ class Watcher:
     def run(self) -> None:
         """Request them until the session stops."""
         library = confluent_kafka()
-        consumer = make("Consumer", self.session.settings, self._config)
+        consumer = make_client("Consumer", self.session.settings, self._config)
         try:
             while not self.session.stopping.wait(INTERVAL_SECONDS):
                 with self.session.recorder.end_offsets(self.name) as ends:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..kafka_clients import confluent_kafka, make, recorded_config
+from ..kafka_clients import confluent_kafka, make_client, recorded_config
 from ..permissions import refuse
 from ..session import Session
 
@@ -27,7 +27,7 @@ class Reader:
 
     def run(self) -> None:
         """Poll until the session stops."""
-        consumer = make("Consumer", self.session.settings, self._config)
+        consumer = make_client("Consumer", self.session.settings, self._config)
         topic, partition_of = self.session.load.topic, confluent_kafka().TopicPartition
         starts = [partition_of(topic, number, 0) for number in range(self.session.partitions)]
         try:

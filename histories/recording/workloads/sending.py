@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..kafka_clients import confluent_kafka, make, recorded_config
+from ..kafka_clients import confluent_kafka, make_client, recorded_config
 from ..session import Session
 
 PURGE_SECONDS = 5.0
@@ -84,7 +84,7 @@ class Sender:
         return delivered
 
     def _connect(self) -> Any:
-        return make("Producer", self.session.settings, {**self._config, "error_cb": self._on_error})
+        return make_client("Producer", self.session.settings, {**self._config, "error_cb": self._on_error})
 
     def _on_error(self, error: Any) -> None:
         # A fatal error ends an idempotent producer, as out-of-order sequence numbers do after an unclean election.

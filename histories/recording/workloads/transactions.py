@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ...errors import LogjudgeError
-from ..kafka_clients import confluent_kafka, make, recorded_config
+from ..kafka_clients import confluent_kafka, make_client, recorded_config
 from ..open_operations import Transaction
 from ..permissions import refuse
 from ..session import Client, Session
@@ -97,7 +97,7 @@ class Transactor:
         """A producer of the transactional.id, as soon as its coordinator responds, or the session stops."""
         end = time.monotonic() + RETRY_SECONDS
         while True:
-            producer = make("Producer", self.session.settings, self._config)
+            producer = make_client("Producer", self.session.settings, self._config)
             try:
                 producer.init_transactions(CALL_SECONDS)
             except confluent_kafka().KafkaException as error:
@@ -175,7 +175,7 @@ class Transformer(Transactor):
         """Assign all partitions, from their starts."""
         config = self.session.settings.for_consumer(f"{self.session.load.topic}-{self.name}")
         about = {"isolation.level": "read_committed", "group.id": config["group.id"], "enable.auto.commit": False}
-        self._consumer = make("Consumer", self.session.settings, {**config, **about})
+        self._consumer = make_client("Consumer", self.session.settings, {**config, **about})
         self.session.recorder.configure(self.name, **about)
         self._positions = dict.fromkeys(range(self.session.load.partitions), 0)  # as the last commit left them
         self._read = dict(self._positions)
