@@ -197,7 +197,7 @@ def test_a_group_of_confluent_kafka_is_judged_valid(strategy: str, bootstrap: st
     members[0].close()
     end = time.monotonic() + 120
     while len(handled) < 300 and time.monotonic() < end:
-        work(1, 1, asynchronous=False)
+        work(1, 1, asynchronous=len(handled) % 3 == 0)
     members[1].close()
     result = logjudge.check(read_all(recorder, bootstrap, topic, 4))
     assert result.verdict == "valid", result.headline
