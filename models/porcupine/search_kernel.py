@@ -283,7 +283,7 @@ def find_waiting(s: Search, front: int) -> bool:
 @compiled_inner_without_refcounts
 def is_stalled(s: Search) -> bool:
     """Whether to jump back: by ends, where states are values, after many configurations without progress."""
-    has_values = len(s.machine.code) > 0 and s.machine.trie.made[0] == 1
+    has_values = len(s.machine.code) > 0 and s.machine.trie.node_count[0] == 1
     stalled = s.registers[COUNT] - s.registers[LAST_PROGRESS] > MAX_STALLED
     return bool(stalled and has_values and s.registers[BY_CALLS] == 0)
 
@@ -337,7 +337,7 @@ def search(s: Search) -> int:
         # One expansion may add a bag for each class, and each may need a new node for each of its members.
         uses_pending = waited or registers[BY_CALLS] > 0
         bags = len(s.used) * (registers[USED_PENDING] + 1) if uses_pending else 0
-        if lacks_configs(s) or s.bags.made[0] + bags > len(s.bags.nodes):
+        if lacks_configs(s) or s.bags.node_count[0] + bags > len(s.bags.nodes):
             return FULL
         if not (expand_waiting(s, row) if waited else expand_top(s, row)):
             return FULL if len(s.machine.code) > 0 else MISSING

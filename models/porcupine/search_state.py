@@ -130,7 +130,7 @@ def lacks_configs(s: Search) -> bool:
 @compiled_inner_without_refcounts
 def lacks_states(s: Search) -> bool:
     """Whether there is no room for another state of compiled steps."""
-    return bool(len(s.machine.code) > 0 and s.machine.trie.made[0] == len(s.machine.trie.nodes))
+    return bool(len(s.machine.code) > 0 and s.machine.trie.node_count[0] == len(s.machine.trie.nodes))
 
 
 @compiled_inner_without_refcounts

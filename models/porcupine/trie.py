@@ -25,7 +25,7 @@ class Trie(NamedTuple):
     nodes: Int32s  # a row each
     keys: Ints  # node << 32 | label, plus 1; 0 where empty
     values: Int32s  # the child
-    made: Int32s  # [number of nodes]
+    node_count: Int32s  # [number of nodes]
     scratch: Int32s  # room for the labels of a node
 
 
@@ -79,7 +79,7 @@ def grown(t: Trie) -> Trie:
     larger = new_trie(2 * len(t.nodes))
     copy_into(larger.nodes.reshape(-1), t.nodes.reshape(-1))
     rehash(t.keys, t.values, larger.keys, larger.values)
-    larger.made[0] = t.made[0]
+    larger.node_count[0] = t.node_count[0]
     return larger
 
 
@@ -91,10 +91,10 @@ def child(t: Trie, node: int, label: int, size: int) -> int:
     if t.keys[place] == key:
         known: int = t.values[place]
         return known
-    new: int = t.made[0]
+    new: int = t.node_count[0]
     if new == len(t.nodes):
         return NOT_KNOWN
-    t.made[0] = new + 1
+    t.node_count[0] = new + 1
     t.keys[place] = key
     t.values[place] = new
     row, above = t.nodes[new], t.nodes[node]
@@ -147,17 +147,17 @@ def last_up_to(t: Trie, node: int, label: int) -> int:
 
 
 @compiled_inner_without_refcounts
-def with_rest(t: Trie, made: int, base: int, node: int) -> int:
-    """The node `made` with the labels that `node` has after its ancestor `base`."""
+def with_rest(t: Trie, start: int, base: int, node: int) -> int:
+    """The node `start` with the labels that `node` has after its ancestor `base`."""
     rest = t.scratch[: t.nodes[node, DEPTH] - t.nodes[base, DEPTH]]
     for i in range(len(rest)):
         rest[len(rest) - 1 - i] = t.nodes[node, LABEL]
         node = t.nodes[node, PARENT]
     for each in rest:
-        if made < 0:
+        if start < 0:
             break
-        made = child(t, made, int(each), 1)
-    return made
+        start = child(t, start, int(each), 1)
+    return start
 
 
 @compiled_inner_without_refcounts
