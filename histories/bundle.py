@@ -35,7 +35,7 @@ EXPECTED = (
 )
 
 NO_RUN = "a folder without a history or brokers' files"
-LOGS = (".log", ".txt")  # endings of histories, and of brokers' logs
+LOG_ENDINGS = (".log", ".txt")  # endings of histories, and of brokers' logs
 # The first line has a process and a function, as each operation on an object has.
 _IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
 _HISTORY_NAMES = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
@@ -146,7 +146,9 @@ def _histories(path: Path, evidence: tuple[Part, ...]) -> list[Path]:
         taken = {part.path for part in evidence}  # a segment and a server.log have endings of histories
         files = [file for file in _history_files(path) if not taken & {file, file.parent}]
         # A broker's folder of logs has some that are no evidence, such as those of requests, and empty ones.
-        files = [file for file in files if not evidence or file.suffix not in LOGS or _is_log_history(head_of(file))]
+        files = [
+            file for file in files if not evidence or file.suffix not in LOG_ENDINGS or _is_log_history(head_of(file))
+        ]
     for file in files:
         check_path(file, EXPECTED)
         _check_encoding(file)
@@ -186,7 +188,7 @@ def _refuse_other_folders(path: Path) -> None:
 
 def _refuse_other_texts(folder: Path, files: Sequence[Path]) -> None:
     """Raises InputError for a folder in which every candidate has the ending of any text and no known format."""
-    heads = {file.name: head_of(file) for file in files if file.parent == folder and file.suffix in LOGS}
+    heads = {file.name: head_of(file) for file in files if file.parent == folder and file.suffix in LOG_ENDINGS}
     if len(heads) == len(files) and all(head and recognise(head, LOG) is None for head in heads.values()):
         name, head = next(iter(heads.items()))
         found, _ = describe(head, name)
