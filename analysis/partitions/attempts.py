@@ -42,9 +42,12 @@ def name_attempts(
     sends: pl.DataFrame, reads: pl.DataFrame, marks: pl.DataFrame, logs: ReplicaLogs | None, unplaced: pl.DataFrame
 ) -> Named:
     """The tables with names for attempts that are distinguished. `unplaced`: sends to the topic without a partition."""
+    unchanged = Named(sends, reads, marks, logs)
+    if not sends["value"].is_duplicated().any():
+        return unchanged
     attempts = _attempts(sends, unplaced)
     if not len(attempts):
-        return Named(sends, reads, marks, logs)
+        return unchanged
     attempts = _distinct(_with_offsets_in_log(attempts, logs))
     remaining = attempts.filter("keeps").select("value", remaining_offset="offset")
     attempts = attempts.join(remaining, on="value", maintain_order="left")
@@ -54,7 +57,7 @@ def name_attempts(
     taken = [frame.filter(pl.col("value").is_in(names["name"].implode()))["value"] for frame in (sends, reads)]
     names = names.join(names.filter(pl.col("name").is_in(pl.concat(taken).implode())), on="value", how="anti")
     if not len(names):
-        return Named(sends, reads, marks, logs)
+        return unchanged
     of_row = sends.with_row_index("row").join(
         names.select("row", "name", known="offset"), on="row", how="left", maintain_order="left"
     )
