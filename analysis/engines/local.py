@@ -143,8 +143,8 @@ def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
     Returns the rules that must judge each of these others.
     """
     unproved: dict[Unit, Collection[str]] = {}
-    for small in gathered.small:
-        screened = screen_batch(small, gathered.units.keys(), gathered.common)
+    apart = list(gathered.units)
+    for screened in on_all_cores(lambda small: screen_batch(small, apart, gathered.common), gathered.small):
         for unit, table, rows in screened.left:
             gathered.units.add(unit, table, rows)
         gathered.results.add_judged(pl.DataFrame(), screened.summaries)
@@ -166,7 +166,7 @@ def judge_units(
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
     # A Jepsen history is one unit, so all cores share the partitions within it.
-    map_units, map_within = (map, on_all_cores) if len(order) == 1 else (on_all_cores, map)
+    map_units, map_within = (map, on_all_cores) if common.settings.dialect == "jepsen" else (on_all_cores, map)
     whole, between = Judged(), DependencyStore(common.settings)
 
     def judge(unit: Unit) -> Judged:
@@ -226,9 +226,12 @@ def _prove_large(
     rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
     ranges = {unit: ranges_of(units.ranges_of(unit), rests[unit], common.settings) for unit in large}
     facts = facts_of_ranges(units, ranges, rests, common, progress)
-    for unit in large:
-        of_unit = facts.pop(unit)
-        yield unit, proof_of(*unit, [*of_unit.values()], rests[unit], common), of_unit, rests[unit]
+
+    def proof(unit: Unit) -> Proof:
+        return proof_of(*unit, [*facts[unit].values()], rests[unit], common)
+
+    for unit, found in zip(large, on_all_cores(proof, large), strict=True):
+        yield unit, found, facts.pop(unit), rests[unit]
 
 
 def provable(units: ObservationStore, common: Common) -> list[Unit]:

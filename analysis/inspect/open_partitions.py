@@ -13,6 +13,7 @@ from ...histories.errors import UsageError
 from ...histories.tables import Finding
 from ..batches import Unit, batches_of, by_unit
 from ..engines.local import Gathered, Progress, gather
+from ..engines.threads import on_all_cores
 from ..incidents.explaining import explain
 from ..kernel import findings_of, judge, screen_batch
 from ..partitions.evidence import clocks_of
@@ -36,14 +37,13 @@ class Inspected:
         self._gathered: Gathered = gather(self.run, progress, offset)
         self._unproved = _with_small(self._gathered)
         self.results.refuse_unusable()
-        found = [
-            p
-            for unit in sorted(self._gathered.units)
-            for p in partitions_of(*unit, self._gathered.units[unit], self._gathered.common)
-        ]
+        found = [p for of_unit in on_all_cores(self._partitions_of, sorted(self._gathered.units)) for p in of_unit]
         # If a run only has server logs, all partitions are only named there; then these are shown.
         known = [p for p in found if not p.is_named_only] or found
         self._partitions: dict[str, Partition] = {p.label: p for p in known}
+
+    def _partitions_of(self, unit: Unit) -> list[Partition]:
+        return list(partitions_of(*unit, self._gathered.units[unit], self._gathered.common))
 
     @property
     def results(self) -> Results:
@@ -93,7 +93,7 @@ class Inspected:
         unproved = self._unproved.get(Unit(p.topic, p.partition))
         if unproved is not None and not unproved:
             return [], []
-        findings, causes = explain(p, findings_of(p, judge(p, unproved)))
+        [(findings, causes)] = on_all_cores(lambda p: explain(p, findings_of(p, judge(p, unproved))), [p])
         return findings, self.located({"causes": causes})["causes"]
 
     def clocks(self) -> list[str]:
