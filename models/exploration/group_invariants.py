@@ -53,10 +53,10 @@ def no_fenced_commit(cluster: Cluster) -> list[Breach]:
 def _one_member(cluster: Cluster) -> list[Breach]:
     """A member gets a partition only after its former owner has given it up, or one of the two was fenced.
 
-    A member is fenced once the coordinator has removed it, has admitted it again, or has raised its epoch in a
-    downgrade. It may not know that yet: a request to join that arrives late, after a second one, gives up what the
-    member has received since then, and a downgrade gives up what a member that is behind was to revoke. Nothing of the
-    member's former epochs is accepted after that.
+    A member is fenced once the coordinator has removed it, has accepted an older request of it after a later one, or
+    has raised its epoch in a downgrade. It may not know that yet. A late request to join, or a late heartbeat in the
+    epoch before, gives up what the member has received since then; a downgrade gives up what a member that is behind
+    was to revoke. Nothing of the member's former epochs is accepted after that.
     """
     found: list[Breach] = []
     held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.since))

@@ -325,6 +325,21 @@ def test_a_downgrade_fences_a_member_that_is_behind() -> None:
     assert breaches(cluster, INVARIANTS) == {}
 
 
+def test_a_late_heartbeat_fences_its_member() -> None:
+    """As in Kafka: c2's heartbeat in the epoch before its own waits for a slow disk while c2 joins again.
+
+    It states less than c2 owns by then. What it leaves out other members get before c2's next heartbeat is refused.
+    """
+    cluster = space("kip-966", "both-protocols").scenario(34043719).run()
+    [fenced] = cluster.group.fenced["c2-500000"]
+    assert fenced.epoch == 5
+    held = [
+        (hold.partition, hold.since < fenced.time < hold.until) for hold in cluster.group.holds if hold.generation == 5
+    ]
+    assert held == [(0, True), (1, True), (2, True)]
+    assert breaches(cluster, INVARIANTS) == {}
+
+
 def test_a_coordinator_that_was_replaced_does_not_empty_the_group() -> None:
     """A paused coordinator resumes, removes all members, and admits a classic one. Nothing of that is replicated."""
     cluster = space("kip-966", "both-protocols").scenario(31001043).run()

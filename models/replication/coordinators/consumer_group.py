@@ -21,7 +21,6 @@ from dataclasses import dataclass, field, replace
 
 from ..config import NEVER
 from .assignors import SERVER_ASSIGNORS, Claim
-from .group_ledger import MemberEpoch
 from .group_members import Group, GroupMembers
 from .group_requests import (
     FENCED_EPOCH,
@@ -213,8 +212,7 @@ class ConsumerGroup(GroupMembers):
         if away:
             records += self._replacement(away, request)
             member = replace(member, current=replace(member.current, epoch=0, previous=0))
-        elif is_joining and not is_new:
-            self._group.ledger.fenced.setdefault(name, []).append(MemberEpoch(now, member.current.epoch))
+        self._group.ledger.on_heartbeat(name, request.sent, member.current.epoch, now)
         if is_new:
             records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
         if is_new or count != self._partitions:

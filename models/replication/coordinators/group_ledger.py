@@ -62,9 +62,10 @@ class GroupLedger:
     acknowledged: list[AcknowledgedCommit] = field(default_factory=list)
     handled: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # partition -> ranges, in order of time
     member_epochs: dict[str, list[MemberEpoch]] = field(default_factory=dict)  # of members in KIP-848's protocol
-    # Members that the coordinator fenced without removing them: it accepted another request of the member to join, or
-    # a downgrade raised the epoch of a member that was behind.
+    # Members that the coordinator fenced without removing them: it accepted a request after a later one of the member,
+    # or a downgrade raised the epoch of a member that was behind.
     fenced: dict[str, list[MemberEpoch]] = field(default_factory=dict)
+    _last_sent: dict[str, int] = field(default_factory=dict)  # when a member sent the last accepted heartbeat
     _leader_epoch: int = -1  # of the coordinator that stored them last
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
@@ -87,6 +88,12 @@ class GroupLedger:
                 seen.append(MemberEpoch(time, epoch))
             if is_downgraded and 0 < before < epoch:
                 self.fenced.setdefault(name, []).append(MemberEpoch(time, before))
+
+    def on_heartbeat(self, member: str, sent: int, epoch: int, time: int) -> None:
+        """The coordinator accepts a heartbeat, or a request to join, of a member that it has in this epoch."""
+        if sent < self._last_sent.get(member, 0):
+            self.fenced.setdefault(member, []).append(MemberEpoch(time, epoch))
+        self._last_sent[member] = max(sent, self._last_sent.get(member, 0))
 
     def on_commit(self, record: GroupRecord, time: int) -> None:
         """A coordinator accepted a commit, and it is replicated."""
