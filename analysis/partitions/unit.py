@@ -18,6 +18,7 @@ from .copy_time import with_copy_time
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
 from .generation_split import Part
+from .older_copies import with_older_copies
 from .partition import Partition
 from .topic_generations import TopicGeneration, without_other_changes
 
@@ -111,7 +112,7 @@ def _native(
         generation=generation,
         **about,
     )
-    return with_copy_time(judged)
+    return with_older_copies(with_copy_time(judged))
 
 
 def _confirmed_operations(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:

@@ -98,6 +98,7 @@ class ReplicaLogs(TopicPartition):
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
     newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
+    older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (partitions/older_copies.py)
 
     @property
     def held(self) -> int:
@@ -124,7 +125,10 @@ class ReplicaLogs(TopicPartition):
             self.log_events,
         )
         is_cleaned = self.is_compacted is None and self.checkpoints.filter(name="cleaned").height > 0
-        return missing_logs(Collected(*tables), self.snapshots, self.replicas, bool(self.is_compacted) or is_cleaned)
+        may_have_gaps = bool(self.is_compacted) or is_cleaned
+        found = missing_logs(Collected(*tables), self.snapshots, self.replicas, may_have_gaps)
+        known = {one[:2] for one in found}
+        return (*found, *(one for one in self.older_copies if one[:2] not in known))
 
     @cached_property
     def missing_brokers(self) -> frozenset[str]:

@@ -237,8 +237,19 @@ PROOFS: dict[str, Callable[[Path], object]] = {
     "recovery point": lambda folder: (folder.parent / "recovery-point-offset-checkpoint").write_text(
         "0\n1\norders 0 9\n"
     ),
-    "nothing": lambda _: None,
+    "in-sync replicas": lambda _: None,
+    "nothing": lambda folder: _shrink_isr(folder.parents[3]),
 }
+
+
+def _shrink_isr(run: Path) -> None:
+    """Records that broker 1 left the ISR of orders-0: an empty log of a member below the high watermark is missing."""
+    line = (
+        "[2026-11-21 09:23:13,000] INFO [Partition orders-0 broker=3] Shrinking ISR from 3,1,2 to 3,2. Leader:"
+        " (highWatermark: 0, endOffset: 1). (kafka.cluster.Partition)\n"
+    )
+    with (run / "brokers/3/server.log").open("a") as log:
+        log.write(line)
 
 
 @pytest.mark.parametrize("proof", PROOFS)
@@ -290,6 +301,7 @@ def test_an_emptied_log_of_a_later_copy_is_missing_unless_its_broker_truncated_i
     for path in (*folder.parent.glob("*checkpoint"), folder / "leader-epoch-checkpoint"):
         path.unlink()
     _empty(folder / SEGMENT)
+    _shrink_isr(run)
     assert "in snapshot before" in _sentence(judged(run), "all replicas collected")
     line = "[2026-11-21 09:21:33,618] INFO [Log partition=orders-0, dir=/data] Truncating to offset 0 (kafka.log.Log)\n"
     with (run / "brokers/1/server.log").open("a") as log:
