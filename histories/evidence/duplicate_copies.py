@@ -75,7 +75,7 @@ Copies = dict[Path, Part]  # the copies of one partition's log: their folders, e
 def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
     """Folders to leave out, with the reason: the entire log.dir with its checkpoints, where it is one."""
     left_out: dict[Path, str] = {}
-    for broker, partitions in _copied_partitions(parts):
+    for broker, partitions in copied_partitions(parts):
         judged: dict[tuple[Path, ...], Path | None] = {}  # by the log.dirs with copies of a partition
         for copies in partitions:
             dirs = tuple(folder.parent for folder in copies)
@@ -86,7 +86,7 @@ def duplicate_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path
     return left_out
 
 
-def _copied_partitions(parts: list[Part]) -> Iterator[tuple[str, list[Copies]]]:
+def copied_partitions(parts: list[Part]) -> Iterator[tuple[str, list[Copies]]]:
     """Yields each broker of each snapshot, with the partitions for which it has several logs."""
     held: dict[tuple[str, str], dict[tuple[str, int | None], Copies]] = {}
     for part in sorted(parts, key=lambda part: (len(part.path.parts), part.path.parts)):

@@ -13,34 +13,37 @@ from dataclasses import replace
 from pathlib import Path
 
 from .duplicate_copies import Node, duplicate_copies, properties_of, same_id
+from .identical_copies import identical_copies
 from .parts import Part
 
 
 def without_foreign_files(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
     """The parts, where each left-out folder is one part with the reason."""
     parts = _mark_left_out(parts, _other_clusters(parts, nodes))
+    parts = _mark_left_out(parts, identical_copies(parts, nodes), "leftover")
     parts = _mark_left_out(parts, duplicate_copies(parts, nodes))
     return _mark_left_out(parts, _other_topics(parts))
 
 
-def _mark_left_out(parts: list[Part], reasons: Mapping[Path, str]) -> list[Part]:
+def _mark_left_out(parts: list[Part], reasons: Mapping[Path, str], kind: str = "left-out") -> list[Part]:
     """The parts, with those in the folders of `reasons` left out."""
     if not reasons:
         return parts
     out: dict[tuple[str, str, str, str], Part] = {}
     for part in parts:
         folder = next((above for above in (part.path, *part.path.parents) if above in reasons), None)
-        marked = part if folder is None else _left_out(part, folder, reasons[folder])
+        marked = part if folder is None else _left_out(part, folder, reasons[folder], kind)
         out.setdefault((marked.kind, marked.name, marked.snapshot, marked.source or ""), marked)
     return list(out.values())
 
 
-def _left_out(part: Part, folder: Path, reason: str) -> Part:
-    """The folder of a part as one part that is left out."""
+def _left_out(part: Part, folder: Path, reason: str, kind: str) -> Part:
+    """The folder of a part as one part that is left out. A leftover is no damage of its partition."""
     depth = len(part.path.parts) - len(folder.parts)
     name = Path(part.name).parents[depth - 1].as_posix() if depth else part.name
-    topic, partition = (part.topic, part.partition) if folder == part.path.parent else (None, None)
-    return replace(part, kind="left-out", path=folder, name=name, reason=reason, topic=topic, partition=partition)
+    is_of_partition = kind == "left-out" and folder == part.path.parent
+    topic, partition = (part.topic, part.partition) if is_of_partition else (None, None)
+    return replace(part, kind=kind, path=folder, name=name, reason=reason, topic=topic, partition=partition)
 
 
 def _other_clusters(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
