@@ -30,6 +30,7 @@ class Node:
     id: str | None
     cluster: str | None
     directory: str | None  # directory.id: random, set when Kafka formats a log.dir
+    logged: str | None = None  # the broker that wrote the logs beside it
 
 
 def nodes_of(parts: Iterable[Part], writers: Mapping[Path, str]) -> dict[Path, Node]:
@@ -40,15 +41,16 @@ def nodes_of(parts: Iterable[Part], writers: Mapping[Path, str]) -> dict[Path, N
         if part.path.name == "meta.properties":
             properties = properties_of(part.path)
             id_ = properties.get("node.id") or properties.get("broker.id")
+            logged = _logged_id(parts, writers, part.broker)
             found[part.path.parent] = Node(
-                part.broker, id_, properties.get("cluster.id"), properties.get("directory.id")
+                part.broker, id_, properties.get("cluster.id"), properties.get("directory.id"), logged
             )
     claims: dict[str | None, set[str]] = {}
     for node in found.values():
         claims.setdefault(node.id, set()).add(node.named)
     for folder, node in found.items():
         if node.id and len(claims[node.id]) > 1:
-            found[folder] = replace(node, id=_logged_id(parts, writers, node.named) or node.id)
+            found[folder] = replace(node, id=node.logged or node.id)
     return found
 
 

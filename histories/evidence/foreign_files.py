@@ -20,6 +20,7 @@ from .parts import Part
 def without_foreign_files(parts: list[Part], nodes: Mapping[Path, Node]) -> list[Part]:
     """The parts, where each left-out folder is one part with the reason."""
     parts = _mark_left_out(parts, _other_clusters(parts, nodes))
+    parts = _mark_left_out(parts, _shared_directories(parts, nodes))
     parts = _mark_left_out(parts, identical_copies(parts, nodes), "leftover")
     parts = _mark_left_out(parts, duplicate_copies(parts, nodes))
     return _mark_left_out(parts, _other_topics(parts))
@@ -62,6 +63,28 @@ def _other_clusters(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path,
         for folder, node in nodes.items()
         if node.cluster and not same_id(node.cluster, judged)
     }
+
+
+def _shared_directories(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
+    """Log.dirs with the directory.id of another broker's in their snapshot, with the reason.
+
+    Kafka makes up the id when it formats a log.dir, and registers no broker with that of another one (KIP-858): these
+    are copies of one log.dir, and the node.id of some was changed. The logs beside them may show whose it is.
+    """
+    sharing: dict[tuple[str, str], dict[Path, str]] = {}
+    for part in parts:
+        node = nodes.get(part.path.parent) if part.path.name == "meta.properties" else None
+        if node is not None and node.id and node.directory:
+            sharing.setdefault((part.snapshot, node.directory), {})[part.path.parent] = node.id
+    out = {}
+    for (_, directory), ids in sharing.items():
+        owners = {id_ for folder, id_ in ids.items() if nodes[folder].logged == id_}
+        names = " and ".join(sorted(set(ids.values())))
+        reason = f"has directory.id {directory}, which brokers {names} share: it is a copy with a changed node.id"
+        reason += "" if len(owners) == 1 else ", or its original"
+        if len(set(ids.values())) > 1:
+            out.update({folder: reason for folder, id_ in ids.items() if owners != {id_}})
+    return out
 
 
 def _other_topics(parts: list[Part]) -> dict[Path, str]:

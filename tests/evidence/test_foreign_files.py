@@ -72,7 +72,8 @@ def test_log_dirs_of_another_cluster_are_left_out(unpacked, tmp_path):
 @pytest.mark.parametrize(("topic_id", "other"), [(OTHER, True), (None, False)])
 def test_a_topic_that_was_made_again_is_another_log(unpacked, tmp_path, topic_id, other):
     log_dirs(unpacked, tmp_path)
-    change(tmp_path / "kafka-b/meta.properties", "node.id=", "2")
+    for key, value in (("node.id=", "2"), ("directory.id=", OTHER)):
+        change(tmp_path / "kafka-b/meta.properties", key, value)
     metadata = tmp_path / "kafka-b/orders-0/partition.metadata"
     damaged = metadata.read_text().splitlines()[-1].partition(": ")[2][:-1] + "_"
     change(metadata, "topic_id: ", topic_id or damaged)
@@ -147,6 +148,21 @@ def test_a_byte_identical_copy_is_set_aside(case, differs, unpacked, tmp_path):
         assert (name, reason) == (source, f"is not judged: it is a byte-identical copy of {judged_folder}")
     else:
         assert aside.is_empty()
+
+
+@pytest.mark.parametrize("logs", [("1",), (), ("1", "2")])
+def test_a_copy_with_a_changed_node_id_is_no_replica(logs, unpacked, tmp_path):
+    """Only one broker has a directory.id: the one whose log is beside it, else it is not known which."""
+    for name, source in (("1", "brokers/1"), ("2", BEFORE)):
+        broker(unpacked, source, tmp_path, name, id_=name)
+    for name in logs:
+        shutil.copy(unpacked("acks1-failover-a") / f"brokers/{name}/server.log", tmp_path / f"brokers/{name}")
+    diverging, _, result = judged(tmp_path)
+    assert not diverging
+    assert result == "unknown"
+    left_out = [part for part in find_parts(tmp_path) if part.kind == "left-out"]
+    assert [part.name for part in left_out] == ["brokers/1/data"] * (logs != ("1",)) + ["brokers/2/data"]
+    assert all("which brokers 1 and 2 share: it is a copy with a changed node.id" in part.reason for part in left_out)
 
 
 def test_brokers_of_their_own_ids_are_replicas_whatever_their_folders_are_called(unpacked, tmp_path):
