@@ -19,6 +19,7 @@ from ..timelines.facts import MS
 from .evidence import started_ms
 from .observations import Observations
 
+TIMESTAMP_TYPE, APPEND_TIME = "message.timestamp.type", "logappendtime"
 MAX_TIMESTAMP_MS = MAX_INT64 // MS  # larger timestamps would overflow as ns
 
 
@@ -63,17 +64,46 @@ def _age_limit(p: Observations) -> int | None:
 def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
     """Offset and time (ns of the run) of records as retention.ms sees them: their timestamps (KIP-32).
 
-    Polls return the broker's timestamp. The timestamp of a send only counts with CreateTime. A record without a
-    timestamp gets the time of its send (`is_stamped` is false).
+    Polls return the broker's timestamp. The timestamp of a send only counts with CreateTime; where the topic may have
+    had either type, the earlier of it and the send counts. A record without a timestamp gets the time of its send
+    (`is_stamped` is false).
     """
     started = started_ms(p.settings)
-    is_append_time = p.settings.topic(p.topic).get("message.timestamp.type") == "LogAppendTime"
-    sources = [p.reads] if is_append_time else [p.reads, sends]
     unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
     if started is None or p.settings.is_undated:
         return unstamped
-    stamps = pl.concat([source.filter(pl.col("timestamp") >= 0).select("offset", "timestamp") for source in sources])
-    stamped = stamps.drop_nulls().unique("offset", keep="first", maintain_order=True)
+    earlier = pl.min_horizontal("timestamp", pl.col("invoked") // MS + started)
+    timestamp = pl.when(pl.col("is_append_time").is_null()).then(earlier).otherwise("timestamp")
+    with_type = sends.with_columns(is_append_time=_is_append_time(p, sends)).filter(pl.col("timestamp") >= 0)
+    of_sends = with_type.filter(~pl.col("is_append_time").fill_null(False)).select("offset", timestamp=timestamp)
+    stamps = [p.reads.filter(pl.col("timestamp") >= 0).select("offset", "timestamp"), of_sends]
+    stamped = pl.concat(stamps).drop_nulls().unique("offset", keep="first", maintain_order=True)
     time = (pl.col("timestamp").clip(0, MAX_TIMESTAMP_MS) - started) * MS
     times = stamped.select("offset", time=time, is_stamped=pl.lit(True))
     return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
+
+
+def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
+    """Whether the topic had LogAppendTime while each send was in flight; null: it may have had either type.
+
+    run.json has the type of one moment, the metadata log its changes. Brokers apply a change a little later.
+    """
+    changes = [one for one in p.timeline.settings if one.name == TIMESTAMP_TYPE] if p.timeline is not None else []
+    values = [str(p.settings.topic(p.topic).get(TIMESTAMP_TYPE, "")).lower(), *(one.value for one in changes)]
+    types: list[bool | None] = [value == APPEND_TIME for value in values]
+    if changes and types[0] == types[1]:
+        types[0] = None  # run.json may have the type after the change
+    if any(one.fact.time is None for one in changes):
+        types = [None] * len(types)
+    slack = SLACK_MS * MS
+    times = [one.fact.time or 0 for one in changes]
+    since = sends["invoked"].fill_null(MIN_INT64).clip(MIN_INT64 + slack, None) - slack
+    until = sends["completed"].fill_null(MAX_INT64).clip(None, MAX_INT64 - slack) + slack
+    first = np.searchsorted(times, since.to_numpy(), "right")
+    behind = np.searchsorted(times, until.to_numpy(), "right") + 1
+
+    def all_are(type_: bool) -> pl.Series:
+        counted = np.cumsum([0, *(one is type_ for one in types)])
+        return pl.Series(counted[behind] - counted[first] == behind - first)
+
+    return pl.select(pl.when(all_are(True)).then(True).when(all_are(False)).then(False)).to_series()

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.partitions import evidence, unit
+from logjudge.analysis.partitions.retention_limits import _is_append_time
+from logjudge.analysis.timelines.facts import Fact
+from logjudge.analysis.timelines.timeline import Setting
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.cluster_metadata import MetadataRecord, replay_records
 from logjudge.histories.evidence.tables import located
+from logjudge.histories.settings import Settings
 from notation import parse
 
 from .replica_texts import logs as texts_of_logs
@@ -212,3 +219,40 @@ def test_records_that_retention_may_not_remove_stay_lost(tmp_path, stamp, fields
     rules, found = stamped(tmp_path, stamp, fields, **topic)
     assert rules["poll-skip"] == "invalid"
     assert found.filter(pl.col("rule") == "poll-skip")["count"].to_list() == [4]
+
+
+TYPE = "message.timestamp.type"
+SECOND_NS = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("configured", "changes", "types"),
+    [
+        ("CreateTime", [("LogAppendTime", 60)], [False, None, True]),
+        ("LogAppendTime", [("CreateTime", 60)], [True, None, False]),
+        ("LogAppendTime", [("LogAppendTime", 60)], [None, None, True]),
+        ("CreateTime", [("LogAppendTime", 60), ("CreateTime", 61)], [False, None, False]),
+        (None, [], [False] * 3),
+        ("LogAppendTime", [], [True] * 3),
+        (None, [("LogAppendTime", None)], [None] * 3),
+    ],
+)
+def test_the_type_of_timestamps_is_that_of_the_time_of_a_send(configured, changes, types):
+    """Sends at 10, 60 and 100 seconds, and changes of the topic's setting in the metadata log."""
+    config = {} if configured is None else {TYPE: configured}
+    set_ = [Setting(TYPE, value.lower(), Fact("", "setting", at and at * SECOND_NS)) for value, at in changes]
+    built = replace(timeline(texts_of_logs("1: 0a"), config=config), settings=set_)
+    sends = pl.DataFrame({"invoked": [10, 60, 100], "completed": [11, 61, None]}) * SECOND_NS
+    p = SimpleNamespace(timeline=built, topic="x", settings=Settings(config={"topics": {"x": config}}))
+    assert _is_append_time(p, sends).to_list() == types
+
+
+@pytest.mark.parametrize(("at", "is_lost"), [(-60, True), (60, False)])
+def test_timestamps_of_sends_count_until_the_topic_has_append_time(at, is_lost, tmp_path, monkeypatch):
+    """Retention may have removed records whose producer set an old timestamp, as run.json has the later type."""
+    changed = Setting(TYPE, "logappendtime", Fact("", "setting", at * SECOND_NS))
+    build = evidence.timeline_of
+    monkeypatch.setattr(unit, "MENTIONED", ("sends",))
+    monkeypatch.setattr(unit, "timeline_of", lambda *given: replace(build(*given), settings=[changed]))
+    rules, _ = stamped(tmp_path, lambda _: TWO_DAYS_AGO, ("send",), **{TYPE: "LogAppendTime"})
+    assert (rules["poll-skip"] == "invalid") is is_lost
