@@ -23,6 +23,7 @@ from .timeline import (
     isr_clause,
 )
 
+NO_LEADER = -1  # LeaderAndIsr.NoLeader; -2 is a topic that is being deleted
 BY_REQUEST = "client delete records request"  # a LogStartOffsetIncrementReason
 
 
@@ -99,12 +100,16 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
 
 def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A controller names the leader (ZooKeeper's, or the first record of a KRaft partition)."""
+    if fields["leader"] < 0:
+        if fields["leader"] == NO_LEADER and "leader_epoch" in fields:
+            _leader_lost(builder, row, fields)
+        return
     isr, leader = broker_names(fields.get("isr")), str(fields["leader"])
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
     message += f", ISR {fields.get('isr')}"
     fact = _fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
     _state(builder, fields, fact)
-    if fields["leader"] < 0 or "leader_epoch" not in fields:
+    if "leader_epoch" not in fields:
         return
     term = builder.term(fields["leader_epoch"])
     _epochs_of(term, fields)
@@ -123,26 +128,43 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """ZooKeeper's controller takes a dead broker out of the ISR: a new leader epoch, usually of the same leader."""
-    isr, leader, name = broker_names(fields["isr"]), fields["leader"], _name(row)
-    listed = ", ".join(sorted(isr))
-    message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became [{listed}]"
+    if fields["leader"] < 0:
+        _leader_lost(builder, row, fields)
+        return
+    isr, leader, name = broker_names(fields["isr"]), str(fields["leader"]), _name(row)
+    message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became {_listed(isr)}"
     message += f"; broker {leader} led in epoch {fields['leader_epoch']}"
-    if leader < 0:
-        message = f"{name} lost its leader, as broker {fields['removed']} was gone, ISR [{listed}]"
-    who = None if leader < 0 else str(leader)
     gone = broker_names([fields["removed"]])
-    fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=who, brokers=gone, isr=isr)
+    fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=leader, brokers=gone, isr=isr)
     # A new controller repeats the changes of its predecessor.
     if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
     _state(builder, fields, fact)
     builder.add_isr(isr, fact)
-    if leader >= 0:
-        term = builder.term(fields["leader_epoch"])
-        _epochs_of(term, fields)
-        term.name_leader(str(leader))
-        term.facts.append(fact)
-        term.begin(fact.time, isr)
+    term = builder.term(fields["leader_epoch"])
+    _epochs_of(term, fields)
+    term.name_leader(leader)
+    term.facts.append(fact)
+    term.begin(fact.time, isr)
+
+
+def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """ZooKeeper's controller found no replica to lead; requests and caches repeat that, so the first line counts."""
+    epoch, isr = fields["leader_epoch"], broker_names(fields["isr"])
+    files = builder.decisions.setdefault(Decision(epoch, None, isr), set())
+    if not files:
+        change = f"lost its leader, as broker {fields['removed']} was gone" if "removed" in fields else "had no leader"
+        message = f"{_name(row)} {change}, ISR {_listed(isr)}"
+        fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
+        _state(builder, fields, fact)
+        builder.add_isr(isr, fact)
+        if epoch - 1 in builder.terms:
+            builder.terms[epoch - 1].ended = fact.time
+    files.add(row["file"])
+
+
+def _listed(brokers: frozenset[str]) -> str:
+    return f"[{', '.join(sorted(brokers))}]"
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -322,7 +322,7 @@ class Decision(NamedTuple):
     """A controller's decision, which elections and requests repeat."""
 
     epoch: int  # leader epoch
-    leader: str
+    leader: str | None  # None: no leader
     isr: frozenset[str]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from command_line import invoke
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 
 from .replica_texts import logs
-from .timelines import metadata, timeline
+from .timelines import metadata, server_log, timeline
 
 
 def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
@@ -49,3 +50,39 @@ def test_events_of_one_millisecond_have_the_order_of_the_controllers_log(tmp_pat
     )
     places = [max(i for i, text in enumerate(sentences) if step in text) for step in steps]
     assert places == sorted(places)
+
+
+GONE = "as part of transition to OfflineReplica"
+REMOVED = (
+    "INFO [Controller id=2 epoch=3] Partition orders-0 state changed to (Leader:%d,ISR:1,LeaderEpoch:%d,ZkVersion:%d,"
+    "ControllerEpoch:3) after removing replica %d from the ISR " + GONE
+)
+REQUEST = (
+    "TRACE [Controller id=2 epoch=3] Sending become-follower LeaderAndIsr request LeaderAndIsrPartitionState("
+    "topicName='orders', partitionIndex=0, controllerEpoch=3, leader=%d, leaderEpoch=%d, isr=[1], zkVersion=%d, "
+    "replicas=[1, 2], addingReplicas=[], removingReplicas=[], isNew=false) to broker 2 for partition orders-0"
+)
+
+
+@pytest.mark.parametrize("isr_lines", [[(1, REMOVED % (1, 1, 1, 2))], []])
+def test_zookeepers_controller_takes_the_last_leader_away_though_the_isr_stays(isr_lines):
+    lines = [*isr_lines, (8, REMOVED % (-1, 2, 2, 1)), (9, REQUEST % (-1, 2, 2)), (12, REQUEST % (-1, 2, 2))]
+    known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", *lines)], version="2.8.2")
+    assert [fact.sentence for fact in known.merged.values() if fact.kind == "leaderless"] == [
+        "orders-0 lost its leader, as broker 1 was gone, ISR [1]"
+    ]
+
+
+def test_requests_alone_show_that_a_partition_had_no_leader():
+    lines = [(1, REQUEST % (1, 1, 1)), (8, REQUEST % (-1, 2, 2)), (9, REQUEST % (1, 3, 3))]
+    known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", *lines)], version="2.8.2")
+    assert [fact.sentence for fact in known.merged if fact.kind == "leaderless"] == ["orders-0 had no leader, ISR [1]"]
+    assert {epoch: (term.leader, term.ended is not None) for epoch, term in known.terms.items() if term.leader} == {
+        1: ("1", True),
+        3: ("1", False),
+    }
+
+
+def test_a_topic_that_is_deleted_did_not_lose_its_leader():
+    known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", (8, REQUEST % (-2, 2, 2)))], version="2.8.2")
+    assert not [fact for fact in known.merged if fact.kind in ("leaderless", "elected")]
