@@ -186,8 +186,10 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     before = known if last_known else sync | elr | joined or known
     if before:
         term.electable = before
-    could = frozenset() if last_known else before
-    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}{isr_clause(could)}"
+    # The line has only what changed, so it does not name an ISR that stays.
+    could = frozenset() if last_known else before or (frozenset() if "isr_before" in fields else None)
+    message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}"
+    message += "" if could is None else isr_clause(could)
     if last_known:
         term.was_last_known = True
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"

@@ -86,3 +86,19 @@ def test_requests_alone_show_that_a_partition_had_no_leader():
 def test_a_topic_that_is_deleted_did_not_lose_its_leader():
     known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", (8, REQUEST % (-2, 2, 2)))], version="2.8.2")
     assert not [fact for fact in known.merged if fact.kind in ("leaderless", "elected")]
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        ("", ""),
+        ("isr: [] -> [2], ", "; the ISR had been empty"),
+        ("isr: [1, 2] -> [2], ", "; the ISR had been [1, 2]"),
+        ("isr: [] -> [2], elr: [2] -> [], ", "; the ISR had been [2]"),
+    ],
+)
+def test_a_controllers_line_that_does_not_change_the_isr_says_nothing_of_it(change, clause):
+    line = f"INFO [QuorumController id=100] partition change for orders-0 with topic ID x: {change}"
+    line += "leader: -1 -> 2, leaderEpoch: 1 -> 2, partitionEpoch: 2 -> 3 (o.a.k.ReplicationControlManager)"
+    [fact] = timeline(logs("2: 0a"), events=[server_log("100", (9, line))], version="3.3.2").terms[2].facts
+    assert fact.sentence == f"the controller elected broker 2 leader of orders-0 in epoch 2{clause}"
