@@ -113,7 +113,9 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     brokers (no partition). version: system.version in run.json.
     """
     _from_metadata(builder, metadata)
-    rows = log_events.filter(pl.col("kind") != "configured").rows(named=True)
+    # The metadata log has the topic's settings, too, and exactly.
+    elsewhere = ["configured", *(["topic-config"] if metadata.height else [])]
+    rows = log_events.filter(~pl.col("kind").is_in(elsewhere)).rows(named=True)
     rows += (start for start in process_starts(log_events) if start["kind"] == "configured")
     for row in sorted(rows, key=partial(_time_and_line, builder.clocks)):
         if handler := HANDLERS.get(row["kind"]):

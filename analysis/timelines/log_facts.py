@@ -22,6 +22,7 @@ from .timeline import (
     is_last_known_leader,
     isr_clause,
 )
+from .topic_settings import add_logged_settings
 
 NO_LEADER = -1  # LeaderAndIsr.NoLeader; -2 is a topic that is being deleted
 BY_REQUEST = "client delete records request"  # a LogStartOffsetIncrementReason
@@ -153,7 +154,10 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     epoch, isr = fields["leader_epoch"], broker_names(fields["isr"])
     files = builder.decisions.setdefault(Decision(epoch, None, isr), set())
     if not files:
-        change = f"lost its leader, as broker {fields['removed']} was gone" if "removed" in fields else "had no leader"
+        lost = "removed" in fields
+        change = (
+            f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
+        )
         message = f"{_name(row)} {change}, ISR {_listed(isr)}"
         fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
         _state(builder, fields, fact)
@@ -238,7 +242,8 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
     fact = _fact(builder, row, text, "noop" if is_noop else kind, broker=row["broker"], offset=end)
-    builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop))
+    is_new = row["kind"] == "created"
+    builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop, is_new=is_new))
 
 
 def _truncate_copy(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -377,6 +382,7 @@ HANDLERS = {
     "log-start": _log_start,
     "retention": _log_start,
     "cleaned": _cleaned,
+    "topic-config": add_logged_settings,
     "disk-failed": _disk_failed,
     "fetched-corrupt": _fetched_corrupt,
     "boot": _boot,

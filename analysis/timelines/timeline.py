@@ -102,6 +102,7 @@ class LogEnd(_Dated):
     kind: str  # loaded followed snapshot truncated corruption refused cut high-watermark
     snapshot: str | None = None
     is_noop: bool = False
+    is_new: bool = False  # the broker had no log of the partition, and created one
 
 
 @dataclass(frozen=True)
@@ -342,6 +343,8 @@ class Builder(Timeline):
     reported_by_leaders: list[LeaderReport] = field(default_factory=list)
     isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
+    logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: the values one after the other
+    logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last value there
     elected_outside_isr: list[OutsideElection] = field(default_factory=list)
     truncated_copies: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # broker -> file, line and offset
 

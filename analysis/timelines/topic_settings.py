@@ -1,4 +1,4 @@
-"""The settings of a topic that the metadata log records, with their times."""
+"""The settings of a topic that the metadata log records, or else the brokers' own logs, with their times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 from .facts import Fact
 from .timeline import Builder, Deletion, Setting
 
+_NEXT_SETTING = re.compile(r", ?(?=[\w.]+ -> )")  # a value may have commas
 RETENTION: tuple[tuple[str, Literal["age", "size"]], ...] = (("retention.ms", "age"), ("retention.bytes", "size"))
 
 
@@ -16,9 +17,36 @@ def add_setting(builder: Builder, row: dict[str, Any], time: int | None) -> None
     name, value = row["key"], "" if row["value"] is None else str(row["value"]).lower()
     builder.config.setdefault(name, row["value"])
     message = f"{name} of topic {row['topic']} was {f'set to {value}' if value else 'removed'}"
-    fact = Fact(message, "setting", time, source=row["file"], byte=row["byte"])
-    builder.settings.append(Setting(name, value, fact))
-    builder.deletions += _permitted(name, value)
+    _add(builder, Setting(name, value, Fact(message, "setting", time, source=row["file"], byte=row["byte"])))
+
+
+def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """Adds the settings of the topic that changed by a broker's line, which has all that are not the defaults.
+
+    Each broker logs each change, some of them late or with another clock, so a change counts when the first one does.
+    """
+    topic, broker = builder.replica_logs.topic, row["broker"]
+    if fields["of_topic"] != topic:
+        return
+    pairs = [pair.partition(" -> ") for pair in _NEXT_SETTING.split(str(fields["config"]))]
+    found = {name.strip(): value.lower() for name, arrow, value in pairs if arrow}
+    for name in [*found, *(name for name in builder.logged_settings if name not in found)]:
+        known = str(builder.config.get(name, "")).lower()
+        values, value = builder.logged_settings.setdefault(name, [known]), found.get(name, "")
+        position = builder.logged_positions.get((broker, name), 0)
+        if value in values[position:]:
+            builder.logged_positions[broker, name] = values.index(value, position)
+            continue
+        values.append(value)
+        builder.logged_positions[broker, name] = len(values) - 1
+        message = f"{name} of topic {topic} was {f'set to {value}' if value else 'removed'}"
+        time = builder.at(row["time"], broker)
+        _add(builder, Setting(name, value, Fact(message, "setting", time, row["file"], row["line"], broker=broker)))
+
+
+def _add(builder: Builder, setting: Setting) -> None:
+    builder.settings.append(setting)
+    builder.deletions += _permitted(setting.name, setting.value)
 
 
 def _permitted(setting: str, value: str) -> list[Deletion]:

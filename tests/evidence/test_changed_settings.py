@@ -97,3 +97,39 @@ def test_the_timeline_lists_settings_that_changed_but_not_those_of_a_new_topic()
     name = "min.insync.replicas"
     found = timeline(AFTER, meta=metadata(setting(name, "2", 0), setting(name, "1", 3)), config={name: 2})
     assert [one.value for one in found.changed_settings] == ["1"]
+
+
+OVERRIDE = (
+    "INFO Processing override for entityPath: topics/%s with config: HashMap(%s) (kafka.server.DynamicConfigManager)"
+)
+NAMES = ("unclean.leader.election.enable", "cleanup.policy")
+
+
+def logged(broker, *changes, topic="orders"):
+    return server_log(broker, *((at, OVERRIDE % (topic, config)) for at, config in changes))
+
+
+def changes_of(events, meta=None):
+    config = {"unclean.leader.election.enable": False, "cleanup.policy": "compact,delete"}
+    known = timeline(AFTER, meta=meta, events=events, config=config, version="2.8.2")
+    return [(setting.fact.time // SECOND, setting.name, setting.value) for setting in known.settings]
+
+
+def test_brokers_logs_show_which_setting_of_a_topic_changed_and_when():
+    unclean = "cleanup.policy -> compact,delete, unclean.leader.election.enable -> true"
+    found = changes_of([logged("1", (3, unclean), (7, "cleanup.policy -> compact,delete"))])
+    assert found == [(3, NAMES[0], "true"), (7, NAMES[0], "")]
+
+
+@pytest.mark.parametrize("late", [(4, 5), (8, 9)])
+def test_each_broker_logs_each_change_and_one_may_be_late(late):
+    on, off = "unclean.leader.election.enable -> true", "unclean.leader.election.enable -> false"
+    events = [logged("1", (3, on), (7, off)), logged("2", (late[0], on), (late[1], off))]
+    values = [(name, value) for _, name, value in changes_of(events) if name == NAMES[0]]
+    assert values == [(NAMES[0], "true"), (NAMES[0], "false")]
+
+
+def test_lines_on_other_topics_or_beside_the_metadata_log_change_nothing():
+    on = (3, "unclean.leader.election.enable -> true")
+    assert changes_of([logged("1", on, topic="orders-copies")]) == []
+    assert changes_of([logged("1", on)], meta=metadata()) == []

@@ -76,7 +76,9 @@ def test_zookeepers_controller_takes_the_last_leader_away_though_the_isr_stays(i
 def test_requests_alone_show_that_a_partition_had_no_leader():
     lines = [(1, REQUEST % (1, 1, 1)), (8, REQUEST % (-1, 2, 2)), (9, REQUEST % (1, 3, 3))]
     known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", *lines)], version="2.8.2")
-    assert [fact.sentence for fact in known.merged if fact.kind == "leaderless"] == ["orders-0 had no leader, ISR [1]"]
+    assert [fact.sentence for fact in known.merged if fact.kind == "leaderless"] == [
+        "orders-0 had no leader in epoch 2, ISR [1]"
+    ]
     assert {epoch: (term.leader, term.ended is not None) for epoch, term in known.terms.items() if term.leader} == {
         1: ("1", True),
         3: ("1", False),
@@ -97,7 +99,7 @@ def test_a_topic_that_is_deleted_did_not_lose_its_leader():
         ("isr: [] -> [2], elr: [2] -> [], ", "; the ISR had been [2]"),
     ],
 )
-def test_a_controllers_line_that_does_not_change_the_isr_says_nothing_of_it(change, clause):
+def test_an_election_that_keeps_the_isr_has_no_isr_before_it(change, clause):
     line = f"INFO [QuorumController id=100] partition change for orders-0 with topic ID x: {change}"
     line += "leader: -1 -> 2, leaderEpoch: 1 -> 2, partitionEpoch: 2 -> 3 (o.a.k.ReplicationControlManager)"
     [fact] = timeline(logs("2: 0a"), events=[server_log("100", (9, line))], version="3.3.2").terms[2].facts
