@@ -35,7 +35,9 @@ from .replica_history import (
     had_sole_isr_at_acknowledgement,
     isr_at,
     isr_at_acknowledgement,
+    may_another_have_led,
     missing_if_failed_together,
+    ran_until,
     reasons_absent,
     short_log_facts,
     sole_isr_facts,
@@ -56,7 +58,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if broker is None or change.old_leader is None:
         return needs(*change.missing)
     # Another in-sync replica may have had the records.
-    if together := missing_if_failed_together(timeline, lost, broker):
+    together = missing_if_failed_together(timeline, lost, broker)
+    if together and not _stopped_alone_in_isr(timeline, change, lost):
         return needs(*together)
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
@@ -72,7 +75,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
-    if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
+    if joined := _others_in_isr(timeline, broker, lost, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, change, broker, lost)
     if _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
@@ -151,15 +154,28 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
     return together > {broker} and not any(still_had_records(timeline, other, lost) for other in together - {broker})
 
 
-def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
-    """The other brokers that were in the ISR between two times, after the broker last logged in its first process.
+def _stopped_alone_in_isr(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
+    """Whether the broker led from the acknowledgement until its process stopped, and was alone in the ISR then.
 
-    A process that runs does not lose its log.
+    Others that were in the ISR before are no matter: it still had the records when they had left.
     """
+    broker, since = change.new_leader, lost.last_acked
+    if broker is None or since is None or broker != change.old_leader:
+        return False
+    stopped = ran_until(timeline, broker, since)
+    is_alone = stopped > since and isr_at(timeline, stopped) == {broker}
+    return is_alone and not may_another_have_led(timeline, broker, since, stopped)
+
+
+def _others_in_isr(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[str]:
+    """The other brokers that were in the ISR between two times, since the first process of the broker stopped, and that
+    may have lost the records, too.
+    """
+    since = lost.last_acked
     if since is None or until is None:
         return []
-    starts = [(time, event) for time, event in timeline.starts_of(broker) if time > since]
-    ran_until = max((event.alive_until or since for time, event in starts if time == starts[0][0]), default=since)
-    before = isr_at(timeline, ran_until) if ran_until > since else frozenset[str]()
-    after = timeline.isr_between(max(since, ran_until), until - 1)
-    return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})
+    stopped = ran_until(timeline, broker, since)
+    before = isr_at(timeline, stopped) if stopped > since else frozenset[str]()
+    after = timeline.isr_between(stopped, until - 1)
+    others = before.union(*(isr for _, isr, _ in after)) - {broker}
+    return sorted(other for other in others if not still_had_records(timeline, other, lost))

@@ -22,6 +22,7 @@ from .replica_history import (
     still_had_records_at,
     truncations,
 )
+from .writing_term import writing_term
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times."""
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
-    old = timeline.terms.get(then) if then is not None else _term_at(led, lost.first_acked or lost.written, now)
+    old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     leader = f"the leader of {lost.name} when the records were acknowledged"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (now == old.epoch or (then is None and now is None)):
@@ -207,18 +208,6 @@ def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
         now = now.filter(broker=logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
-
-
-def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
-    """The term of `led` at a time (ns), at most epoch `now`; None if it is not certain."""
-    if time is None:
-        return None
-    known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
-    if known:
-        return known[-1]
-    # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
-    first = [t for t in led if t.epoch == 0]
-    return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
 
 
 def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:

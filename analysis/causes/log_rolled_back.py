@@ -7,7 +7,8 @@ failure does not explain this: flushed records, and records in the files of a st
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
 (everything below it was flushed); a fault in the history that replaced its log, or cut it after a shutdown, and no
-power failure; or a line of its next start which shows that it had been shut down in order (all logs were flushed).
+power failure; a line of its next start which shows that it had been shut down in order (all logs were flushed); or a
+line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old.
 Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
 cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
 may stand for a tail that had not been flushed.
@@ -15,21 +16,26 @@ may stand for a tail that had not been flushed.
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import Fact, chain, fact_of
-from ..timelines.timeline import DISK_FAULTS, LogEnd, Timeline
+from ..timelines.facts import SECOND, Fact, chain, fact_of
+from ..timelines.timeline import DISK_FAULTS, DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .prevention import second_replica
 from .replica_history import (
     death_facts,
     had_records,
+    is_committed,
     isr_at,
     last_stop,
     lasting_cuts,
+    leads_next,
     may_have_followed,
+    ran_until,
     reasons_absent,
     return_facts,
     snapshots_with_records,
@@ -48,6 +54,7 @@ REMEDY = (
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
 CUT = "fault-truncate"
+ON_DISK = 60 * SECOND  # file systems write a new folder within half of that
 PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
 PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stopped, without cutting it"]
 
@@ -111,17 +118,16 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if on_disk and not _is_cut(timeline, broker, lost, on_disk[-1][0], time):
             return [on_disk[-1][1].fact, short.fact]
         in_sync = _in_sync_facts(timeline, broker, lost, time)
-        if not in_sync and (replaced := _replaced_after_leading(timeline, broker, lost, time)):
+        if not in_sync and (replaced := _replaced_after_leading(timeline, broker, lost, short, time)):
             return [*replaced, short.fact]
         since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
+        # The ISR keeps a dead broker, whose disk has been the same since its death.
+        since = max(lost.stored_at, _dead_since(timeline, broker, since))
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not in_sync or _is_cut(timeline, broker, lost, followed, time):
             continue
         known = _recovery_point_facts(timeline, short, lost)
-        if not known and not _lost_power(timeline, broker, lost.stored_at, time):
-            known = _log_replacement_facts(timeline, broker, lost, since, time)
-            known = known or _clean_start_facts(timeline, broker, since, time)
-        if known:
+        if known := known or _replacement_facts(timeline, broker, lost, short, since, time):
             return [*in_sync, *known, short.fact]
     return []
 
@@ -135,9 +141,26 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
-    """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were."""
-    later = [fact for _, isr, fact in timeline.isr_between(lost.stored_at, until - 1) if broker in isr]
-    return later[-1:] or had_records(timeline, broker, lost)
+    """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were.
+
+    Records that were acknowledged with acks=1 and not read are only on a broker that joined the ISR since, or that led
+    with them.
+    """
+    reports = timeline.isr_between(until=until - 1)
+    later = [report for report in reports if report.time > lost.stored_at]
+    if lost.acks == {"1"} and not is_committed(lost):
+        was_in = any(broker in report.isr for report in reports[: len(reports) - len(later)][-1:])
+        later = list(dropwhile(lambda report: was_in and broker in report.isr, later))
+        later = later or _led_with(timeline, broker, lost, until)
+    return [report.fact for report in later if broker in report.isr][-1:] or had_records(timeline, broker, lost)
+
+
+def _led_with(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[DatedIsr]:
+    """The reports of the ISR since the broker led from an offset above the records, by an election that was clean."""
+    terms = [term for term in timeline.terms.values() if term.leader == broker and (term.start or 0) > lost.last]
+    led = [term.time for term in terms if term.time is not None and term.elected_uncleanly is False]
+    since = [time for time in led if time > lost.stored_at][:1]
+    return timeline.isr_between(since[0] - 1, until - 1) if since else []
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:
@@ -151,25 +174,55 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
     return died[-1]
 
 
-def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
+def _dead_since(timeline: Timeline, broker: str, at: int) -> int:
+    """The time (ns) at which a broker died that was dead at a time, by the history; the time itself if it was alive."""
+    lives = [(time, event) for time, event in timeline.life_of(broker) if time <= at and event.fact.place is not None]
+    return lives[-1][0] if lives and lives[-1][1].kind == "died" else at
+
+
+def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
     """The facts that a broker acknowledged the records as leader, and that its log was replaced afterwards.
 
     Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
     """
-    replaced = _log_replacement_facts(timeline, broker, lost, lost.stored_at, until)
-    replaced = replaced or _clean_start_facts(timeline, broker, lost.stored_at, until)
+    replaced = _replacement_facts(timeline, broker, lost, short, lost.stored_at, until)
     change = find_leader_change(timeline, lost)
     if not replaced or change.old_leader != broker or truncations(timeline, broker, lost, lost.stored_at, lost.first):
         return []
     return [*change.began, *replaced]
 
 
+def _replacement_facts(
+    timeline: Timeline, broker: str, lost: Lost, short: LogEnd, since: int, until: int
+) -> list[Fact]:
+    """The facts that the log which a broker started with is not the one that it left; empty after a power failure."""
+    if _lost_power(timeline, broker, lost.stored_at, until):
+        return []
+    faults = _log_replacement_facts(timeline, broker, lost, since, until)
+    return faults or _clean_start_facts(timeline, broker, since, until) or _empty_disk_facts(timeline, lost, short)
+
+
+def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fact]:
+    """The fact that a broker had a log on disk, if it found none at its next start and then led; else empty.
+
+    A power failure may take an unflushed tail, but no folder that is older than a minute; the end of a process takes
+    nothing.
+    """
+    broker, time = short.broker, short.time
+    if not short.is_new or time is None or not leads_next(timeline, broker, time):
+        return []
+    ended = [event.fact for event in timeline.events if event.broker == broker and event.fact.kind == "kill"]
+    ended += [fact for fault, fact in timeline.faults_on(broker, ("shutdown",)) if fault.outcome == "ok"]
+    stops = [fact for fact in ended if fact.time is not None and lost.stored_at <= fact.time < time]
+    first = [end for end in timeline.ends if end.broker == broker and end.time is not None][:1]
+    ran = ran_until(timeline, broker, lost.stored_at)
+    return stops[-1:] or [end.fact for end in first if (end.time or 0) <= ran - ON_DISK]
+
+
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
     """The faults in the history that replaced the broker's log, or cut the records off it after a shutdown, between two
-    times; empty after a power failure.
+    times.
     """
-    if _lost_power(timeline, broker, since, until):
-        return []
     dated = [(fact.time, fact) for fact in _disk_fault_facts(timeline, broker, lost) if fact.time is not None]
     changed = [(at, fact) for at, fact in dated if since <= at <= until]
     restored = [fact for _, fact in changed if fact.kind in RESTORED]

@@ -79,12 +79,12 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    return not is_dead(timeline, broker, until, until, recorded_only=True) and _may_another_have_led(
+    return not is_dead(timeline, broker, until, until, recorded_only=True) and may_another_have_led(
         timeline, broker, since, until
     )
 
 
-def _may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker that was not dead may have led between two times."""
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     first = [term for term in led if term.time is not None and term.time <= since][-1:]  # the term at `since`
@@ -205,8 +205,7 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     It was in the ISR when the last of them was acknowledged, and they were below the high watermark: acks=all waits for
     the ISR, consumers read only below the high watermark, and a broker joins the ISR only with all that is below it.
     """
-    committed = lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
-    if not committed or lost.first_acked is None or lost.last_acked is None:
+    if not is_committed(lost) or lost.first_acked is None or lost.last_acked is None:
         return []
     reported = timeline.isr_between(until=lost.last_acked)[-1:]
     if not any(broker in isr for _, isr, _ in reported):
@@ -215,6 +214,11 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     until = max(lost.first_acked, lost.last_acked - SECOND)
     latest = [e.kind for time, e in timeline.life_of(broker) if e.fact.place is not None and time < until]
     return [] if latest[-1:] == ["died"] else [fact for _, _, fact in reported]
+
+
+def is_committed(lost: Lost) -> bool:
+    """Whether the lost records were below the high watermark: acknowledged with acks=all, or all read by consumers."""
+    return lost.acks == {"all"} or (lost.read is not None and lost.read == lost.count)
 
 
 def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -> list[Fact]:
@@ -282,13 +286,27 @@ def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
 
 def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
     """The ends at which faults cut a stopped broker's log, if it led next and could not fetch the records again."""
+    cuts = timeline.dated_ends(broker, "cut")
+    return [cut for time, cut in cuts if last_stop(timeline, broker, time) and leads_next(timeline, broker, time)]
+
+
+def leads_next(timeline: Timeline, broker: str, since: int) -> bool:
+    """Whether a broker led next, so that after a time it could not fetch from another leader."""
     led = [term.time for term in timeline.terms.values() if term.leader == broker and term.time is not None]
-    lasting = []
-    for time, cut in timeline.dated_ends(broker, "cut"):
-        until = min((again for again in led if again > time), default=MAX_INT64)
-        if last_stop(timeline, broker, time) and not _may_another_have_led(timeline, broker, time, until):
-            lasting.append(cut)
-    return lasting
+    until = min((time for time in led if time > since), default=MAX_INT64)
+    return not may_another_have_led(timeline, broker, since, until)
+
+
+def ran_until(timeline: Timeline, broker: str, since: int) -> int:
+    """A time (ns) until which the process that ran at `since` still ran: its recorded death, or its last line in a log.
+
+    A process that runs does not lose its log. Without evidence it is `since`.
+    """
+    later = [(time, event) for time, event in timeline.life_of(broker) if time > since]
+    started = next((time for time, event in later if event.kind == "started"), MAX_INT64)
+    died = [time for time, event in later if event.fact.kind in DEATHS and time <= started]
+    lines = [event.alive_until or since for time, event in later if time == started]
+    return max([since, *died[:1], *lines])
 
 
 def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:

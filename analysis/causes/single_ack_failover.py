@@ -1,9 +1,10 @@
 """single-ack-failover: a leader acknowledged records with acks=1 and was replaced before its followers fetched them.
 
 Needs: all lost records were acknowledged with acks=1; another broker was elected cleanly (it was in the ISR before, or
-the configuration permits no unclean election) and its epoch began at or below the lost offsets; and the new leader did
-not lose its own tail by a restart in between. In a log without leader epochs, a record that was acknowledged at the
-first lost offset shows that the new leader lacked the lost ones, and its server.log that it had not truncated them.
+the configuration permits no unclean election) and its epoch began at or below the lost offsets; and the new leader
+neither led with them before nor lost its own tail by a restart in between. In a log without leader epochs, a record
+that was acknowledged at the first lost offset shows that the new leader lacked the lost ones, and its server.log that
+it had not truncated them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from ..timelines.facts import chain
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
+    LeaderChange,
     clean_by_configuration,
     clean_leader_change,
     facts_leader_lacked_records,
@@ -42,6 +44,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return succeeded
     change, new = succeeded
     old = change.old_leader
+    if old is not None and _led_with_records(timeline, change, lost):
+        return NOT_THE_CASE  # the new leader had the records, and lost them itself
     if old is None:
         return needs(*(change.missing or ["the leaders before and after the loss"]))
     clean = in_isr_before_election(new) or clean_by_configuration(timeline, new.time)
@@ -77,3 +81,15 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, acks_all_measures(timeline, lost))
+
+
+def _led_with_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
+    """Whether the new leader had led before, between the two terms, from an offset above the lost records.
+
+    A leader that was elected uncleanly may have had other records there.
+    """
+    if change.old is None or change.new is None:
+        return False
+    led = [term for term in timeline.terms.values() if change.old.epoch < term.epoch < change.new.epoch and term.leader]
+    was_clean = all(term.elected_uncleanly is False for term in led)
+    return was_clean and any(term.leader == change.new_leader and (term.start or 0) > lost.last for term in led)

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import corruption, explain_loss
 from logjudge.analysis.causes.lost_marker import lost_marker
-from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row, located
 
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
@@ -207,6 +208,49 @@ def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_b
     assert found.cause == cause
 
 
+NO_LOG = "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)"
+NEW = server_log("1", (9, NO_LOG))
+OLD = located(parse_log(f"[2027-01-15 07:58:00,000] {LOADED % 0}"), "", "1", "brokers/1/server.log")
+
+
+@pytest.mark.parametrize(
+    ("faults", "events", "changes", "cause"),
+    [
+        # The end of a process takes nothing from the disk, and a power failure no folder that was on it.
+        (STOPPED, [NEW], ALONE, "log-rolled-back"),
+        ([fault("shutdown", "1", 6)], [NEW], ALONE, "log-rolled-back"),
+        ([], [NEW, OLD, server_log("1", (7, "INFO line (x)"), (8, BOOT))], ALONE, "log-rolled-back"),
+        # The log was new, too, or the power failed, or the log was there.
+        ([], [NEW], ALONE, "last-replica-standing"),
+        ([fault("power-loss", "1", 8)], [NEW], ALONE, "last-replica-standing"),
+        (STOPPED, [server_log("1", (9, LOADED % 0))], ALONE, "last-replica-standing"),
+        # Broker 2 led before broker 1 did, which may have fetched the record again.
+        (STOPPED, [NEW], [*ALONE[:1], (10, {"leader": 2, "isr": [1, 2]}), ALONE[1]], "unknown"),
+    ],
+)
+def test_a_broker_that_finds_no_log_has_another_disk(faults, events, changes, cause):
+    found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=changes, events=events)
+    assert found.cause == cause
+    assert cause != "log-rolled-back" or "broker 1 had no log of orders-0 and created one" in sentences(found)
+
+
+@pytest.mark.parametrize(("dark", "cause"), [(9, "last-replica-standing"), (7, "unknown")])
+def test_a_replica_that_came_back_into_the_isr_and_left_it_is_no_matter(dark, cause):
+    """Broker 2 starts with an empty disk, and joins the ISR again before broker 1 loses the record alone."""
+    back = (fault("kill", "2", 5), fault("restart", "2", 6))
+    faults = (*back, fault("power-loss", "1", dark), fault("restart", "1", 10))
+    events = [server_log("2", (6, NO_LOG)), server_log("1", (11, LOADED % 1))]
+    changes = [(6, {"isr": [1]}), (6.5, {"isr": [1, 2]}), (8, {"isr": [1]}), (12, {"leader": 1, "isr": [1]})]
+    meta = metadata(*changes).with_columns(byte=pl.int_range(pl.len()))
+    short = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
+    held = timeline(short, {"replicas": ("1", "2")}, meta, events, leader="1", faults=faults)
+    assert explain_loss(held, lost(at=4)).cause == cause
+
+
+def sentences(found):
+    return " | ".join(fact.sentence for fact in found.chain)
+
+
 @pytest.mark.parametrize(
     ("lines", "cause"),
     [
@@ -315,3 +359,23 @@ def test_permanent_losses_have_their_true_cause(recorded, name):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 6))])
 def test_with_less_evidence_it_becomes_unknown_and_never_another(recorded, name, seed):
     recorded_runs.test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, name, seed)
+
+
+BEGINS = (
+    "INFO [Broker id=2] Leader orders-0 with topic id x starts at leader epoch 1 from offset %d with partition epoch 2,"
+    " high watermark 1, ISR [2], adding replicas [], removing replicas []. Previous leader epoch was 0. (x)"
+)
+
+
+@pytest.mark.parametrize(("start", "cause"), [(2, "log-rolled-back"), (1, "single-ack-failover")])
+def test_a_leader_that_had_led_with_the_records_lost_them_itself(start, cause):
+    """Broker 2 leads twice. At first it has the record, which broker 1 acknowledged with acks=1, or does not."""
+    faults = [fault("kill", "2", 8), fault("restore", "2", 9), fault("restart", "2", 11)]
+    joins = [(4, {"isr": [1]}), (6, {"isr": [1, 2]})] if start == 2 else []
+    meta = metadata(*joins, (7, {"leader": 2, "isr": [2]}), (10, {"leader": -1}), (12, {"leader": 2}))
+    meta = meta.with_columns(byte=pl.int_range(pl.len()))
+    tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("2", 0, 0), ("2", 3, 1))}
+    events = [server_log("2", (7, BEGINS % start), (11, LOADED % 1))]
+    config = {"unclean.leader.election.enable": False}
+    held = timeline(tables, {"replicas": ("1", "2")}, meta, events, config, leader="2", faults=faults)
+    assert explain_loss(held, lost("1")).cause == cause

@@ -1,0 +1,46 @@
+"""The term in which a lost record was written, for records of which no log shows the leader epoch."""
+
+from __future__ import annotations
+
+from ..timelines.timeline import Term, Timeline
+from .cases import Lost
+
+
+def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | None) -> Term | None:
+    """The term of `led` that wrote the first lost record, by its acknowledgement; None if it is not certain.
+
+    now: the epoch of the record that is at the offset now. A leader that goes on in a new epoch wrote what is at or
+    above its start in that epoch, also if the client sent it before.
+    """
+    term = _term_at(led, lost.first_acked or lost.written, now)
+    later = [t for t in led if term is not None and t.epoch > term.epoch and (now is None or t.epoch < now)]
+    for following in later:
+        if term is None or not _goes_on(timeline, term, following, lost):
+            break
+        term = following
+    return term
+
+
+def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:
+    """Whether the process that led a term began the next one before the last acknowledgement, at or below the lost
+    records or from an unknown offset.
+    """
+    if term.leader != following.leader or term.has_conflict or following.has_conflict:
+        return False
+    if term.time is None or following.time is None or following.time > lost.stored_at:
+        return False
+    is_below = following.start is None or following.start <= lost.first
+    started = any(term.time < time <= following.time for time, _ in timeline.starts_of(term.leader))
+    return is_below and not started
+
+
+def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
+    """The term of `led` at a time (ns), at most epoch `now`; None if it is not certain."""
+    if time is None:
+        return None
+    known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
+    if known:
+        return known[-1]
+    # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
+    first = [t for t in led if t.epoch == 0]
+    return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
