@@ -21,8 +21,8 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
 
     A batch does not fit if its neighbours fit each other without it. The first batch of a log follows the name of its
     file, and is right if it begins there. The last one has to begin behind the one before, if that fits its own
-    neighbour; and right behind it if the topic is not compacted, as brokers leave no gaps. Of two batches that do not
-    follow each other both are damage, unless one of them is right.
+    neighbour; and right behind it if the topic is not compacted, as brokers leave no gaps, or if another replica has it
+    there. Of two batches that do not follow each other both are damage, unless one of them is right.
     """
     ordered = batches.filter(pl.col("crc_ok").fill_null(False)).sort(*_BATCH)
     base, last, file = pl.col("base_offset"), pl.col("last_offset"), pl.col("file")
@@ -33,12 +33,16 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
     end_byte = (pl.col("byte") + pl.col("size")).shift().over(COPY)
     is_adjacent = (file == file.shift().over(COPY)) & (pl.col("byte") == end_byte)
     is_adjacent |= (file != file.shift().over(COPY)) & (before + 1 == BASE_IN_NAME)
+    is_only = last.shift().over(COPY).is_null() & after.is_null() & BASE_IN_NAME.is_not_null()
+    is_adjacent |= is_only & (pl.col("byte") == 0)
     is_apart = pl.lit(is_compacted is False) & (base > before + 1) & (pl.col("magic") == 2) & is_adjacent
     second = last.shift(2).over(COPY)
     follows_right = (second < base.shift().over(COPY)) | (second.is_null() & begins_file.shift().over(COPY))
     is_behind = (base <= before) & (second.is_null() | follows_right)
-    is_last = after.is_null() & (is_behind | (follows_right & is_apart))
-    marked = ordered.with_columns(misplaced=(is_between | is_last).fill_null(False))
+    is_apart &= follows_right | is_only
+    is_last = after.is_null() & (is_behind | is_apart)
+    elsewhere = _last_elsewhere(ordered.with_columns(before=before, after=after))
+    marked = ordered.with_columns(misplaced=(is_between | is_last | elsewhere).fill_null(False))
     if not marked["misplaced"].any():
         return marked.clear().drop("misplaced").with_columns(before=last, after=base)
     fitting = ~pl.col("misplaced")
@@ -50,6 +54,23 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
         .filter("misplaced")
         .drop("misplaced")
     )
+
+
+def _last_elsewhere(ordered: pl.DataFrame) -> pl.Series:
+    """Whether a batch is the last one of its log, behind a gap in which another replica has it, without a gap.
+
+    Compaction leaves gaps, but moves no batch. Within a leader epoch a batch of an idempotent producer has one offset.
+    Another producer's may have been written twice, so the other replica must reach this offset without it.
+    """
+    ends = ordered.group_by(COPY).agg(end=pl.col("last_offset").max())
+    others = ordered.filter(pl.col("base_offset") == pl.col("before") + 1).join(ends, on=COPY)
+    behind_gap = pl.col("after").is_null() & (pl.col("base_offset") > pl.col("before") + 1)
+    lasts = ordered.filter(behind_gap, pl.col("magic") == 2, ~pl.col("control").fill_null(True))
+    same = lasts.join(others, on=("snapshot", "leader_epoch", "crc", "size"), suffix="_there")
+    is_in_gap = pl.col("base_offset_there").is_between(pl.col("before"), pl.col("base_offset"), closed="none")
+    is_single = pl.col("producer_id").is_not_null() | (pl.col("end") > pl.col("base_offset"))
+    found = same.filter(is_in_gap & is_single).select(_BATCH).unique()
+    return ordered.join(found.with_columns(found=True), on=_BATCH, how="left", maintain_order="left")["found"]
 
 
 def as_damage(misplaced: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:

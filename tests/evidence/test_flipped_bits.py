@@ -8,14 +8,17 @@ import random
 import shutil
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from logjudge import check
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.cases import lost_of
+from logjudge.analysis.replicas.misplaced_batches import misplaced_batches
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment
+from logjudge.histories.evidence.tables import BATCHES, LOCATION
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.replication.scenario import Scenario
@@ -69,10 +72,12 @@ def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacke
             assert explained.cause in ("unclean-election", "unknown")
 
 
-@pytest.mark.parametrize("batches", [2, 3])
-def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches):
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches, policy):
     """The CRC does not cover it; in such short logs each batch but one is at an edge."""
     options = {**QUICK, "simulation.ops": batches, "simulation.batch.records": 1, "num.partitions": 1}
+    options |= {"simulation.producers": 1, "cleanup.policy": policy, "simulation.keys": 5}
     run = write_bundle(Scenario(name="short", variant="kraft", seed=3, options=options), tmp_path / "run").folder
     segment = run / "brokers" / "2" / "data" / "orders-0" / f"{0:020d}.log"
     whole = segment.read_bytes()
@@ -84,3 +89,22 @@ def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_p
             assert set(check(run, engine="local").findings["rule"]) == {"log-corruption"}
     segment.write_bytes(whole)
     assert check(run, engine="local").verdict == "valid"
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False])
+def test_a_batch_that_a_retry_wrote_again_is_at_no_wrong_offset(is_idempotent):
+    """Compaction removed the first copy on broker 1; broker 2 has it, and not yet the second one."""
+    first = {"base_offset": 0, "last_offset": 0, "leader_epoch": 0, "magic": 2, "crc": 1, "crc_ok": True, "byte": 0}
+    first |= {"size": 80, "control": False, "producer_id": 7 if is_idempotent else None, "count": 1}
+    again = {**first, "base_offset": 1, "last_offset": 1, "crc": 2, "byte": 80}
+    segment = f"brokers/{{}}/data/orders-0/{0:020d}.log"
+    log_1 = [first, {**again, "base_offset": 4, "last_offset": 4}]
+    log_2 = [first, again]
+    rows = [{**row, "broker": "1", "file": segment.format(1)} for row in log_1]
+    rows += [{**row, "broker": "2", "file": segment.format(2)} for row in log_2]
+    batches = pl.DataFrame([{**row, "snapshot": ""} for row in rows], schema={**LOCATION, **BATCHES})
+    found = misplaced_batches(batches, True)
+    assert found.select("broker", "base_offset", "before").rows() == ([("1", 4, 0)] if is_idempotent else [])
+    followed = {**rows[-1], "base_offset": 2, "last_offset": 5, "crc": 3, "byte": 160, "snapshot": ""}
+    longer = pl.concat([batches, pl.DataFrame([followed], schema=batches.schema)])
+    assert misplaced_batches(longer, True).height == 1
