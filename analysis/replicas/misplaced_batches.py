@@ -13,6 +13,8 @@ from .missing_logs import BASE_IN_NAME, COPY
 
 _BEFORE_FIRST = (BASE_IN_NAME - 1).fill_null(-1)  # the offset before a log
 _BATCH = (*COPY, "file", "byte")  # columns that identify one copy of a batch
+_BASE, _LAST, _BEFORE, _AFTER = (pl.col(name) for name in ("base_offset", "last_offset", "before", "after"))
+_BEGINS_FILE = (_BASE == BASE_IN_NAME).fill_null(False)
 
 
 def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.DataFrame:
@@ -24,36 +26,57 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
     neighbour; and right behind it if the topic is not compacted, as brokers leave no gaps, or if another replica has it
     there. Of two batches that do not follow each other both are damage, unless one of them is right.
     """
-    ordered = batches.filter(pl.col("crc_ok").fill_null(False)).sort(*_BATCH)
-    base, last, file = pl.col("base_offset"), pl.col("last_offset"), pl.col("file")
-    before = last.shift().over(COPY).fill_null(_BEFORE_FIRST)
-    after = base.shift(-1).over(COPY)
-    begins_file = (base == BASE_IN_NAME).fill_null(False)
-    is_between = (before < after) & ((base <= before) | (last >= after)) & ~begins_file
-    end_byte = (pl.col("byte") + pl.col("size")).shift().over(COPY)
-    is_adjacent = (file == file.shift().over(COPY)) & (pl.col("byte") == end_byte)
-    is_adjacent |= (file != file.shift().over(COPY)) & (before + 1 == BASE_IN_NAME)
-    is_only = last.shift().over(COPY).is_null() & after.is_null() & BASE_IN_NAME.is_not_null()
-    is_adjacent |= is_only & (pl.col("byte") == 0)
-    is_apart = pl.lit(is_compacted is False) & (base > before + 1) & (pl.col("magic") == 2) & is_adjacent
-    second = last.shift(2).over(COPY)
-    follows_right = (second < base.shift().over(COPY)) | (second.is_null() & begins_file.shift().over(COPY))
-    is_behind = (base <= before) & (second.is_null() | follows_right)
-    is_apart &= follows_right | is_only
-    is_last = after.is_null() & (is_behind | is_apart)
-    elsewhere = _last_elsewhere(ordered.with_columns(before=before, after=after))
-    marked = ordered.with_columns(misplaced=(is_between | is_last | elsewhere).fill_null(False))
-    if not marked["misplaced"].any():
-        return marked.clear().drop("misplaced").with_columns(before=last, after=base)
+    columns = [*batches.columns, "before", "after"]
+    sound = _with_neighbours(batches.filter(pl.col("crc_ok").fill_null(False)).sort(*_BATCH))
+    is_plain = (_BASE > _BEFORE) & (_AFTER.is_not_null() | (_BASE == _BEFORE + 1))
+    if sound.select(is_plain.all()).item():
+        return sound.clear().select(columns)
+    is_between = (_BEFORE < _AFTER) & ((_BASE <= _BEFORE) | (_LAST >= _AFTER)) & ~_BEGINS_FILE
+    is_misplaced = is_between | (_AFTER.is_null() & _is_wrong_last(is_compacted)) | _last_elsewhere(sound)
+    marked = sound.with_columns(misplaced=is_misplaced.fill_null(False))
     fitting = ~pl.col("misplaced")
     return (
         marked.with_columns(
-            before=pl.when(fitting).then(last).forward_fill().over(COPY).fill_null(_BEFORE_FIRST),
-            after=pl.when(fitting).then(base).backward_fill().over(COPY),
+            before=pl.when(fitting).then(_LAST).forward_fill().over(COPY).fill_null(_BEFORE_FIRST),
+            after=pl.when(fitting).then(_BASE).backward_fill().over(COPY),
         )
         .filter("misplaced")
-        .drop("misplaced")
+        .select(columns)
     )
+
+
+def _with_neighbours(ordered: pl.DataFrame) -> pl.DataFrame:
+    """The batches, each with what is beside it in its log.
+
+    after: the first offset of the next batch. before, second_before: the last offsets of the two batches before. Of the
+    batch before also its base offset, its file, where it ends there, and whether it begins there by the file's name.
+    """
+    beside = {
+        "after": _BASE.shift(-1),
+        "before": _LAST.shift(),
+        "second_before": _LAST.shift(2),
+        "base_before": _BASE.shift(),
+        "file_before": pl.col("file").shift(),
+        "end_byte_before": (pl.col("byte") + pl.col("size")).shift(),
+        "begins_file_before": _BEGINS_FILE.shift(),
+    }
+    found = ordered.with_columns(value.over(COPY).alias(name) for name, value in beside.items())
+    return found.with_columns(is_first=_BEFORE.is_null(), before=_BEFORE.fill_null(_BEFORE_FIRST))
+
+
+def _is_wrong_last(is_compacted: bool | None) -> pl.Expr:
+    """Whether the last batch of a log overlaps the one before, or follows it with a gap that no broker leaves."""
+    second = pl.col("second_before")
+    before_is_right = (second < pl.col("base_before")) | (second.is_null() & pl.col("begins_file_before"))
+    overlaps = (_BASE <= _BEFORE) & (second.is_null() | before_is_right)
+    is_same_file, is_only = pl.col("file") == pl.col("file_before"), pl.col("is_first") & BASE_IN_NAME.is_not_null()
+    is_adjacent = (
+        (is_same_file & (pl.col("byte") == pl.col("end_byte_before")))
+        | (~is_same_file & (_BEFORE + 1 == BASE_IN_NAME))
+        | (is_only & (pl.col("byte") == 0))
+    )
+    is_behind_gap = pl.lit(is_compacted is False) & (_BASE > _BEFORE + 1) & (pl.col("magic") == 2) & is_adjacent
+    return overlaps | (is_behind_gap & (before_is_right | is_only))
 
 
 def _last_elsewhere(ordered: pl.DataFrame) -> pl.Series:
@@ -62,13 +85,13 @@ def _last_elsewhere(ordered: pl.DataFrame) -> pl.Series:
     Compaction leaves gaps, but moves no batch. Within a leader epoch a batch of an idempotent producer has one offset.
     Another producer's may have been written twice, so the other replica must reach this offset without it.
     """
-    ends = ordered.group_by(COPY).agg(end=pl.col("last_offset").max())
-    others = ordered.filter(pl.col("base_offset") == pl.col("before") + 1).join(ends, on=COPY)
-    behind_gap = pl.col("after").is_null() & (pl.col("base_offset") > pl.col("before") + 1)
+    ends = ordered.group_by(COPY).agg(end=_LAST.max())
+    others = ordered.filter(_BASE == _BEFORE + 1).join(ends, on=COPY)
+    behind_gap = _AFTER.is_null() & (_BASE > _BEFORE + 1)
     lasts = ordered.filter(behind_gap, pl.col("magic") == 2, ~pl.col("control").fill_null(True))
     same = lasts.join(others, on=("snapshot", "leader_epoch", "crc", "size"), suffix="_there")
-    is_in_gap = pl.col("base_offset_there").is_between(pl.col("before"), pl.col("base_offset"), closed="none")
-    is_single = pl.col("producer_id").is_not_null() | (pl.col("end") > pl.col("base_offset"))
+    is_in_gap = pl.col("base_offset_there").is_between(_BEFORE, _BASE, closed="none")
+    is_single = pl.col("producer_id").is_not_null() | (pl.col("end") > _BASE)
     found = same.filter(is_in_gap & is_single).select(_BATCH).unique()
     return ordered.join(found.with_columns(found=True), on=_BATCH, how="left", maintain_order="left")["found"]
 
