@@ -33,6 +33,7 @@ from .replica_history import (
     death_facts,
     had_records,
     had_sole_isr_at_acknowledgement,
+    is_dead,
     isr_at,
     isr_at_acknowledgement,
     may_another_have_led,
@@ -75,7 +76,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
-    if joined := _others_in_isr(timeline, broker, lost, loaded):
+    if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
         return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, change, broker, lost)
     if _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
@@ -167,15 +168,15 @@ def _stopped_alone_in_isr(timeline: Timeline, change: LeaderChange, lost: Lost) 
     return is_alone and not may_another_have_led(timeline, broker, since, stopped)
 
 
-def _others_in_isr(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[str]:
-    """The other brokers that were in the ISR between two times, since the first process of the broker stopped, and that
-    may have lost the records, too.
+def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
+    """The other brokers that were in the ISR between two times, since the first process of the broker stopped.
+
+    If only its last line in a log is known, it may have stopped while the ISR was still that of this line.
     """
-    since = lost.last_acked
     if since is None or until is None:
         return []
     stopped = ran_until(timeline, broker, since)
-    before = isr_at(timeline, stopped) if stopped > since else frozenset[str]()
+    is_recorded = stopped == since or is_dead(timeline, broker, stopped, stopped, recorded_only=True)
+    before = frozenset[str]() if is_recorded else isr_at(timeline, stopped)
     after = timeline.isr_between(stopped, until - 1)
-    others = before.union(*(isr for _, isr, _ in after)) - {broker}
-    return sorted(other for other in others if not still_had_records(timeline, other, lost))
+    return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})

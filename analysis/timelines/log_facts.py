@@ -152,15 +152,13 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
 def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """ZooKeeper's controller found no replica to lead; requests and caches repeat that, so the first line counts."""
     epoch, isr = fields["leader_epoch"], broker_names(fields["isr"])
+    lost = "removed" in fields
+    change = f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
+    message = f"{_name(row)} {change}, ISR {_listed(isr)}"
+    fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
+    _state(builder, fields, fact)
     files = builder.decisions.setdefault(Decision(epoch, None, isr), set())
     if not files:
-        lost = "removed" in fields
-        change = (
-            f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
-        )
-        message = f"{_name(row)} {change}, ISR {_listed(isr)}"
-        fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
-        _state(builder, fields, fact)
         builder.add_isr(isr, fact)
         if epoch - 1 in builder.terms:
             builder.terms[epoch - 1].ended = fact.time

@@ -104,3 +104,11 @@ def test_an_election_that_keeps_the_isr_has_no_isr_before_it(change, clause):
     line += "leader: -1 -> 2, leaderEpoch: 1 -> 2, partitionEpoch: 2 -> 3 (o.a.k.ReplicationControlManager)"
     [fact] = timeline(logs("2: 0a"), events=[server_log("100", (9, line))], version="3.3.2").terms[2].facts
     assert fact.sentence == f"the controller elected broker 2 leader of orders-0 in epoch 2{clause}"
+
+
+def test_the_isr_before_an_election_is_that_of_any_line_with_its_partition_epoch():
+    """The first line that names no leader has no partition epoch."""
+    first = 'INFO [C 3]: New leader and ISR for partition [orders,0] is {"leader":-1,"leader_epoch":2,"isr":[1]} (x)'
+    lines = [(1, REQUEST % (1, 1, 1)), (8, first), (9, REQUEST % (-1, 2, 2)), (10, REQUEST % (2, 3, 3))]
+    known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", *lines)], version="1.1.1")
+    assert known.terms[3].electable == {"1"}  # the request's
