@@ -56,11 +56,12 @@ class Parts:
         """Adds a number to the count of that name."""
         self.counts[name] = self.counts.get(name, 0) + number
 
-    def leave_out(self, rows: pl.DataFrame) -> None:
+    def leave_out(self, rows: pl.DataFrame, may_be_of_clients: bool = True) -> None:
         """Adds lines that could not be read: users see which (quarantine), rules see that there are some (context)."""
         if len(rows):
             self.quarantine.append(rows)
-            self.context.append(_context([("left out", "")]))
+            if may_be_of_clients:
+                self.context.append(_context([("left out", "")]))
 
 
 def read_split(split: Split, settings: Settings) -> Iterator[Parts]:
@@ -95,7 +96,10 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             unpaired[table] = paired.unpaired
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
-        unreadable = parsed.quarantine.select((pl.col("line") + base).alias("place"), "reason")
+        left_out = parsed.quarantine.with_columns(place=pl.col("line") + base)
+        of_nemesis = pl.col("of_nemesis").fill_null(False)
+        unreadable = left_out.filter(~of_nemesis).select("place", "reason")
+        parts.leave_out(left_out.filter(of_nemesis).select("place", "reason"), may_be_of_clients=False)
         parts.leave_out(unreadable)
         if len(unreadable):
             row = {"kind": "unreadable", "at": unreadable["place"].min(), "detail": str(len(unreadable))}

@@ -35,7 +35,7 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     """Pairs events by process and op; events without op pair with their process's neighbour.
 
     A completion that contradicts its invocation is malformed. In Jepsen's histories its value may differ, as Jepsen
-    accepts that.
+    accepts that. A completion of :send without a value may be that of a txn: :send with several sends, or none, is one.
 
     `events` has place and columns of EVENTS; missing columns count as null, also in the operations.
     """
@@ -44,6 +44,8 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     events = _with_key(events)
     invoked = events.filter(pl.col("type") == "invoke")
     completed = events.filter(pl.col("type") != "invoke")
+    if dialect == "jepsen":
+        completed = _with_txns_without_value(invoked, completed)
     joined, found, open_invocations = _join(invoked, completed, same)
     malformed, left_out = no_rows(MALFORMED), []
     if _has_reuse(joined, found, completed, open_invocations):
@@ -83,6 +85,15 @@ def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
     more = [*left_out, *([moments] if len(moments) else [])]
     operations = pl.concat([operations, *more], how="diagonal") if more else operations
     return Paired(operations, unpaired.drop("pairing"), malformed)
+
+
+def _with_txns_without_value(invoked: pl.DataFrame, completed: pl.DataFrame) -> pl.DataFrame:
+    """The completions; those of :send without a value have f txn where their invocation is one."""
+    is_nil = (pl.col("f") == "send") & pl.col("topic").is_null()
+    if "topic" not in completed.columns or not completed.select(is_nil.any()).item():
+        return completed
+    is_txn = pl.col("pairing").is_in(invoked.filter(f="txn")["pairing"].implode())
+    return completed.with_columns(f=pl.when(is_nil & is_txn).then(pl.lit("txn")).otherwise("f"))
 
 
 def _join(

@@ -85,7 +85,11 @@ EVENTS: Schema = {
 }
 
 # A line that cannot be read, or that belongs to no operation.
-QUARANTINE: Schema = {"line": pl.Int64, "reason": pl.String}
+REASONS: Schema = {"line": pl.Int64, "reason": pl.String}
+QUARANTINE: Schema = {
+    **REASONS,
+    "of_nemesis": pl.Boolean,  # true: no operation of a client was on it; null: not known
+}
 
 OUTCOME = pl.Enum(["ok", "fail", "info"])  # info: indeterminate, it may have happened
 

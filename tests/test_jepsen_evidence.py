@@ -67,6 +67,37 @@ def test_what_follows_from_missing_operations_is_unknown_if_a_line_was_left_out(
     assert "could not be read, so a poll or an assignment of key 1 may be missing" in why
 
 
+OF_NEMESIS = {
+    "no function": ("{:index 98, :time 98, :type :info, :process :nemesis, :value :x}", "invalid"),
+    "a key twice": ("{:index 98, :time 98, :type :info, :process :nemesis, :f :start, :f :stop}", "invalid"),
+    "torn": ("{:index 98, :time 98, :type :info, :process :nemesis, :f :sta", "unknown"),
+    "torn behind a map": ("{:time 98, :type :info, :process :nemesis, :f :start, :value {:a 1}", "unknown"),
+    "in a value": ('{:index 98, :process 8, :time 98, :f :poll, :x ":process :nemesis, ", :f :x}', "unknown"),
+    "two processes": ("{:index 98, :time 98, :process :nemesis, :f :poll, :process 8}", "unknown"),
+    "no process": ("{:index 98, :time 98, :type :info, :f :start}", "unknown"),
+}
+
+
+@pytest.mark.parametrize("case", OF_NEMESIS)
+@pytest.mark.parametrize("rule", ["lost-write", "poll-skip"])
+def test_a_line_of_the_nemesis_that_was_left_out_hides_no_operation(rule: str, case: str, tmp_path: Path) -> None:
+    line, verdict = OF_NEMESIS[case]
+    report = judged(history(ABSENT[rule], line), tmp_path)
+    assert report["rules"][rule]["verdict"] == verdict
+    assert next(item for item in report["assumptions"] if item["name"] == "lines well formed")["holds"] is False
+
+
+SENDS = ("nil", "[]", "[[:send 1 7] [:send 1 8]]")
+
+
+@pytest.mark.parametrize("invoked", SENDS)
+def test_a_send_without_a_value_completes_any_send(invoked: str, tmp_path: Path) -> None:
+    """Jepsen takes the sends of its invocation as unknown."""
+    report = judged(history([*ABSENT["lost-write"], (7, "send", invoked, "nil")]), tmp_path)
+    assert report["rules"]["lost-write"]["count"] == 1
+    assert next(item for item in report["assumptions"] if item["name"] == "lines well formed")["holds"] is True
+
+
 def test_what_is_seen_is_a_breach_though_a_line_was_left_out(tmp_path: Path) -> None:
     twice = [send(0, 0), send(1, 1), poll(1, (0, 0), (1, 1), (2, 0))]
     report = judged(history(twice, DAMAGED), tmp_path)

@@ -27,7 +27,7 @@ def one_by_one(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
         try:
             row = event(line)
         except MalformedError as error:
-            malformed.append({"line": number, "reason": str(error)})
+            malformed.append({"line": number, "reason": str(error), "of_nemesis": error.of_nemesis})
         else:
             rows += [] if row is None else [{"line": number, **row}]
     return pl.DataFrame(rows, schema=EVENTS), pl.DataFrame(malformed, schema=QUARANTINE)

@@ -19,15 +19,22 @@ _HEALS = {  # of Jepsen's nemesis packages: the fault that each function ends, a
     "heal": "partition",
     "stop-partition": "partition",
 }
+# A whole operation of the nemesis: no text, collection or comment before its process can contain another operation.
+_OF_NEMESIS = re.compile(r"\s*(#[\w.]+\s*)?\{[^\"\\\[\](){};#]*:process\s+:nemesis[\s,}].*\}\s*", re.DOTALL)
 _FAULTS = {"start-partition": "partition"}
 
 
 def event(line: bytes) -> dict[str, Any] | None:
     """The event of one line (a row of EVENTS without its line); None for a line without an event."""
+    text = decode_line(line)
     try:
-        forms = edn.read_all(decode_line(line))
+        forms = edn.read_all(text)
     except edn.EdnError as error:
-        raise MalformedError(str(error)) from None
+        refused = MalformedError(str(error))
+        # Lines may be missing behind a torn one.
+        is_torn = "the end of the text" in error.found
+        refused.of_nemesis = not is_torn and text.count(":process") == 1 and bool(_OF_NEMESIS.fullmatch(text))
+        raise refused from None
     if not forms:
         return None
     operation = forms[0].value if isinstance(forms[0], Tagged) else forms[0]  # #jepsen.history.Op{…}
@@ -35,7 +42,16 @@ def event(line: bytes) -> dict[str, Any] | None:
         raise MalformedError(f"found {excerpt(forms[0])}, expected an operation map")
     if len(forms) > 1:
         raise MalformedError(f"found {len(forms)} forms on the line, expected one operation map")
-    return _event(by_name(operation))
+    try:
+        return _event(by_name(operation))
+    except MalformedError as error:
+        error.of_nemesis = not _is_client(operation.get(Keyword("process")))
+        raise
+
+
+def _is_client(process: Any) -> bool:
+    """Whether a process is a client; a missing one may be."""
+    return process is None or (isinstance(process, int) and not isinstance(process, bool))
 
 
 def notes(operation: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +77,7 @@ def _event(operation: dict[str, Any]) -> dict[str, Any] | None:
         "type": kind.name,
         **notes(operation),
     }
-    if isinstance(process, bool) or not isinstance(process, int):
+    if not _is_client(process):
         return row | _fault(function, operation.get("value"))
     if not isinstance(function, Keyword):
         raise MalformedError(f"found :f {excerpt(function)}, expected a keyword")

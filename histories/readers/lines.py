@@ -14,7 +14,9 @@ _BOM = b"\xef\xbb\xbf"  # concatenated files also have it at later lines
 
 
 class MalformedError(ValueError):
-    """A line that cannot be read: what was found, and what was expected."""
+    """A line that cannot be read: what was found, and what was expected. `of_nemesis`: it is no client's operation."""
+
+    of_nemesis: bool | None = None
 
 
 def decode_line(line: bytes) -> str:
@@ -37,7 +39,7 @@ def parse_each(
         try:
             row = read(lines[number])
         except MalformedError as error:
-            malformed.append({"line": number, "reason": str(error)})
+            malformed.append({"line": number, "reason": str(error), "of_nemesis": error.of_nemesis})
         else:
             if row is not None:
                 rows.append({"line": number, **row})

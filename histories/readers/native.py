@@ -17,7 +17,7 @@ import orjson
 import polars as pl
 
 from ..errors import describe_error
-from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, MAX_PARTITION, QUARANTINE, TYPES, Schema, complete, no_rows
+from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, MAX_PARTITION, QUARANTINE, REASONS, TYPES, Schema, complete, no_rows
 from .contents import LOG
 
 NAME = "native"
@@ -121,7 +121,7 @@ def _parse_lines(lines: Sequence[tuple[int, bytes]]) -> tuple[pl.DataFrame, pl.D
         else:
             valid.append((number, text))
     accepted, refused = check_events(_bisect(valid, malformed))
-    quarantine = pl.DataFrame(malformed, schema=QUARANTINE, orient="row")
+    quarantine = complete(pl.DataFrame(malformed, schema=REASONS, orient="row"), QUARANTINE)
     return accepted, pl.concat([quarantine, refused]).sort("line")
 
 
@@ -252,7 +252,7 @@ def check_events(
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
     reasons = events.select("line", reason=pl.coalesce(messages))
     is_malformed = reasons["reason"].is_not_null()
-    return complete(events.filter(~is_malformed), EVENTS), reasons.filter(is_malformed)
+    return complete(events.filter(~is_malformed), EVENTS), complete(reasons.filter(is_malformed), QUARANTINE)
 
 
 def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ..tables import QUARANTINE, TYPES, Schema
+from ..tables import REASONS, TYPES, Schema
 from . import edn
 from .edn import INT, vector_of
 from .lines import MalformedError, decode_line, texts
@@ -98,7 +98,7 @@ def parse_transactions(blob: bytes, form: Format) -> Transactions:
         events = pl.concat([events, pl.DataFrame(others.events, EVENTS, orient="row")]).sort("line")
         other_steps = pl.DataFrame(others.steps, STEPS, orient="row")
         steps = pl.concat([steps, other_steps]).sort("line", maintain_order=True)
-    return Transactions(events, steps, pl.DataFrame(others.malformed, QUARANTINE, orient="row"))
+    return Transactions(events, steps, pl.DataFrame(others.malformed, REASONS, orient="row"))
 
 
 class _OtherLines:
