@@ -1,8 +1,9 @@
-"""log-rolled-back: a broker had the records on disk, and returned with an older or a shorter log.
+"""log-rolled-back: a broker had the records on disk, and returned with an older log, a shorter one, or none.
 
 Kafka trusts a member of the ISR to have every committed record when it starts again. If its log is restored from an
-older copy, or cut, while the broker is down, it can still be elected cleanly, and the others truncate to it. A power
-failure does not explain this: flushed records, and records in the files of a stopped broker, are on the disk.
+older copy, or cut, or its disk is replaced by an empty one, while the broker is down, it can still be elected cleanly,
+and the others truncate to it. A power failure does not explain this: flushed records, and records in the files of a
+stopped broker, are on the disk.
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them

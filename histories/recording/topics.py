@@ -56,6 +56,11 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
             future.result(REQUEST_SECONDS)
         except confluent_kafka().KafkaException as error:
             raise _refusal(name, error.args[0]) from error
+        except TimeoutError as error:
+            late = f"the cluster did not respond within {REQUEST_SECONDS:.0f} s"
+            raise LogjudgeError(
+                f"topic {name}: {late}, so it may exist; are the brokers and the controller up?"
+            ) from error
     end = time.monotonic() + REQUEST_SECONDS
     for topic in wanted:
         while not _is_led(admin, topic):
@@ -179,7 +184,7 @@ def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, 
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         try:
             settings = admin.describe_configs([resource])[resource].result(REQUEST_SECONDS)
-        except confluent_kafka().KafkaException:  # no permission, or a broker before 0.11
+        except (confluent_kafka().KafkaException, TimeoutError):  # no permission, a broker before 0.11, or a busy one
             settings = {}
         for setting in settings.values():
             if setting.value is not None and (setting.name in DECISIVE or not setting.is_default):

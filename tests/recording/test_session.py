@@ -190,3 +190,21 @@ def test_the_metadata_of_most_brokers_decides(
     assert found.usual("orders")[0].leader == leader
     assert found.are_in_sync("orders") is in_sync
     assert found.lacks_leader("orders") == []
+
+
+@pytest.mark.parametrize("ends", [TimeoutError(), None])
+def test_a_topic_that_the_cluster_does_not_make_in_time_is_an_error_with_advice(
+    ends: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def result(_: float) -> None:
+        if ends is not None:
+            raise ends
+
+    admin = SimpleNamespace(create_topics=lambda *_, **__: {"orders": SimpleNamespace(result=result)})
+    monkeypatch.setattr(topics, "_is_led", lambda *_: True)
+    made = [topics.Topic("orders", 1, 1)]
+    if ends is None:
+        topics.create_topics(admin, made)
+        return
+    with pytest.raises(LogjudgeError, match="orders: the cluster did not respond within 30 s"):
+        topics.create_topics(admin, made)
