@@ -104,7 +104,8 @@ def brokers(bundle: Path) -> Path:
     (folder / "brokers" / "3").rename(folder / "brokers" / "a b%20#c")
     data = folder / "brokers" / "1" / "data"
     shutil.copytree(data / "orders-0", folder / "snapshots" / "early" / "brokers" / "1" / "data" / "orders-0")
-    shutil.copytree(folder / "brokers" / "2", folder / "brokers" / "2 of May")
+    copied = shutil.copytree(folder / "brokers" / "2", folder / "brokers" / "2 of May")
+    flip_byte(copied / "data" / "orders-0" / f"{0:020d}.log")  # an equal copy would be set aside
     (data / "orders-7").mkdir()
     (data / "orders-7" / f"{40:020d}.log").touch()
     (data / "orders-7" / f"{40:020d}.index").write_bytes(b"never asked for")
@@ -114,11 +115,14 @@ def brokers(bundle: Path) -> Path:
     (log.parent / "server.log.2026-11-20.gz").write_bytes(gzip.compress(log.read_bytes()))
     log.write_bytes(b"")
     (log.parent / "notes.txt").write_text("no dump")
-    segment = data / "orders-0" / f"{0:020d}.log"
-    content = bytearray(segment.read_bytes())
-    content[len(content) // 2] ^= 1
-    segment.write_bytes(content)
+    flip_byte(data / "orders-0" / f"{0:020d}.log")
     return folder
+
+
+def flip_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
 
 
 @pytest.mark.spark

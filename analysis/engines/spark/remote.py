@@ -2,7 +2,8 @@
 
 `open_run` makes a *skeleton* of the run on the driver: a folder with the names and sizes of its files. Brokers' small
 files are whole in it, texts have their first lines, Parquet files their footer, and the rest is sparse. So bundle.py
-finds the same in it as in a local copy. Tasks then read the files themselves (fetching.py).
+finds the same in it as in a local copy, but for byte-identical copies of a log: it cannot compare them. Tasks then read
+the files themselves (fetching.py).
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
     heads = _heads(session, base, [name for name in with_heads if sizes[name] and name not in small])
     parquet = [name for name, head in heads.items() if head.startswith(PARQUET_MAGIC)]
     footers = _footers(session, base, [Stored(name, name, sizes[name]) for name in parquet])
-    for name, size in sizes.items():
+    for number, (name, size) in enumerate(sizes.items()):
         if name in histories or may_be_evidence(name) or name.rsplit("/", 1)[-1] in _MARKERS:
             path = skeleton / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,9 +198,11 @@ def _make_skeleton(session: SparkSession, listing: Listing, skeleton: Path) -> d
                     continue
                 file.write(small.get(name, heads.get(name, b""))[:size])
                 file.truncate(size)
-                if footer := footers.get(name):
-                    file.seek(size - len(footer))
-                    file.write(footer)
+                # Files of which only the size is known must not pass as equal.
+                unique = b"" if name in small or name in heads else f"{number:08}".encode()[max(8 - size, 0) :]
+                footer = footers.get(name, unique)
+                file.seek(size - len(footer))
+                file.write(footer)
     if lone.startswith("history.") and (config := _content(session, f"{base}/run.json")):
         (skeleton / "run.json").write_bytes(config)
     return small
