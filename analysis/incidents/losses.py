@@ -75,6 +75,8 @@ def _explain_finding(
         return
     # Runs of adjacent sends with the same evidence.
     parts = gone.with_columns(run=pl.struct(EVIDENCE).rle_id()).partition_by("run", maintain_order=True)
+    if len(parts) > MAX_PARTS:  # as where producers alternate between acks
+        parts = gone.partition_by(EVIDENCE, maintain_order=True)
     if gone["offset"].null_count() or gone.height != finding.count or not 1 < len(parts) <= MAX_PARTS:
         yield ExplainedRange(whole, explain_loss(timeline, whole))
         return

@@ -354,6 +354,18 @@ def test_many_findings_with_the_same_evidence_share_an_explanation():
     }
 
 
+def test_one_finding_of_producers_that_alternate_between_acks_is_explained_by_acks():
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    columns = {"acknowledged": True, "completed": 5 * SECOND, "place": 1}
+    sends = [{"value": f"v{o}", "offset": o, "acks": "all" if o % 2 else "1", **columns} for o in range(2, 62)]
+    about = {"first_offset": 2, "last_offset": 61, "count": 60, "values": [f"v{o}" for o in range(2, 62)]}
+    finding = Finding("acknowledged-absent", "", "orders", 0, **about)
+    explained = list(explain_losses(found, [finding], complete_sends(pl.DataFrame(sends))))
+    ranges = [(part.first, part.last, part.count, why.cause) for _, part, why in explained]
+    assert ranges == [(2, 60, 30, "single-ack-failover"), (3, 61, 30, "unknown")]
+
+
 def test_without_any_evidence_the_missing_is_named():
     explained = explain_loss(timeline({}, version=None), lost())
     assert explained.cause == "unknown"
