@@ -106,8 +106,9 @@ def spark() -> Iterator[Any]:
         pytest.skip(f"Spark needs Java 17 or newer, and there is {found}")
     from logjudge.analysis.engines.spark import open_session, whole_run
 
-    # Tests shuffle little data: a part for each core is enough, and optimising Java code is not worth it.
+    # Tests shuffle little data: a part for each core is enough, and compiling Java code for it is not worth it.
     conf = [("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")]
+    conf += [("spark.sql.codegen.wholeStage", "false"), ("spark.sql.codegen.factoryMode", "NO_CODEGEN")]
     conf.append(("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"))
     session = open_session("local[2]", conf=conf)
     with pytest.MonkeyPatch.context() as patch:
