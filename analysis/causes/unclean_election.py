@@ -114,7 +114,25 @@ def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
 def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
     """The replicas that could have been elected instead, if all of them had lost the records themselves."""
     others = sorted((new.electable or frozenset()) - {new.leader})
-    return others if all(short_log_facts(timeline, other, lost, lost.first) for other in others) else []
+
+    def lacked(other: str) -> bool:
+        return bool(short_log_facts(timeline, other, lost, lost.first)) or _returned_without(timeline, other, new, lost)
+
+    return others if all(map(lacked, others)) else []
+
+
+def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:
+    """Whether a broker was dead at the election, and its log ended at or below the records when it loaded it next.
+
+    It may have started before with all records, so its first start after the acknowledgement proves nothing.
+    """
+    at = new.time
+    if at is None:
+        return False
+    life = [event.kind for time, event in timeline.life_of(broker) if time <= at]
+    next_load = next((end.end for time, end in timeline.dated_ends(broker, "loaded") if time > at), None)
+    cuts = [time for time, _ in timeline.dated_ends(broker, "cut") if time > at]
+    return life[-1:] == ["died"] and not cuts and next_load is not None and next_load <= lost.first
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

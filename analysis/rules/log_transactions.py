@@ -51,12 +51,12 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
 def hanging_transaction(p: Partition) -> Iterator[Result]:
     """One finding for each transaction that holds back the last stable offset for ever.
 
-    Not a breach: An open transaction within its timeout: that of __transaction_state, else transaction.timeout.ms of
+    Not a breach: An open transaction of __transaction_state within its timeout. Kafka's own topics are not judged, nor
+    those that no client of the history used. The timeout is that of __transaction_state, else transaction.timeout.ms of
     its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
-    Kafka's own topics are not judged, nor those that no client of the history used.
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
-    written. A process recorded its times in another unit or by another clock.
+    written, or within its timeout no __transaction_state shows whether its coordinator has ended it. A process recorded its times in another unit or by another clock.
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.is_undated
@@ -136,6 +136,8 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
         since, what = written + timeout * MS, f"its timeout of {timeout / 1000:g} s ended"
     if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
+    if known is None:
+        return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")
     return None
 
 

@@ -6,7 +6,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
-from .timelines import CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import AFTER, CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,15 @@ def test_a_chain_shows_why_a_leader_between_two_elections_was_replaced(kind, bro
     assert explained.cause == "unclean-election"
     stops = [fact for fact in explained.chain if fact.kind.removeprefix("fault-") == kind and fact.time == at * SECOND]
     assert any(f"broker {broker}" in fact.sentence for fact in stops) == is_shown
+
+
+@pytest.mark.parametrize(("end", "cause"), [(1, "unknown"), (2, "unclean-election")])
+def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(end, cause):
+    """Broker 1 restarted with the records, lost power, and came back after the election of broker 2."""
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    faults = [fault("kill", "1", 6), fault("restart", "1", 7), fault("power-loss", "1", 8), fault("restart", "1", 12)]
+    events = [server_log("1", (7, LOADED % 2), (12, LOADED % end))]
+    explained = explain_loss(timeline(AFTER, meta=meta, events=events, faults=faults), lost())
+    assert explained.cause == cause
+    if cause == "unknown":
+        assert "why broker 1, which could have been elected in epoch 1, lacked the records" in explained.missing
