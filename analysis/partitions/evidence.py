@@ -130,14 +130,12 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     if "sends" in frames:
         clocks = clocks_by_records(clocks, logs, log_events, frames["sends"], started)
     builder = Builder(logs, clocks, faults, config=config, started=started)
-    here = _table_or_empty(common.shared, "metadata").filter(
-        pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
-    )
-    everywhere = _table_or_empty(common.shared, "log_events").filter(pl.col("topic").is_null())
+    is_here = pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
+    metadata, everywhere = (_table_or_empty(common.shared, name).filter(is_here) for name in MENTIONED)
     system = settings.config.get("system")
     return build_timeline(
         builder,
-        pl.concat([_table_or_empty(frames, "metadata"), here]),
+        pl.concat([_table_or_empty(frames, "metadata"), metadata]),
         pl.concat([log_events, everywhere]),
         str(system["version"]) if isinstance(system, dict) and "version" in system else None,
     )

@@ -26,7 +26,7 @@ def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str,
     Each broker logs each change, some of them late or with another clock, so a change counts when the first one does.
     """
     topic, broker = builder.replica_logs.topic, row["broker"]
-    if fields["of_topic"] != topic:
+    if row["topic"] != topic:
         return
     pairs = [pair.partition(" -> ") for pair in _NEXT_SETTING.split(str(fields["config"]))]
     found = {name.strip(): value.lower() for name, arrow, value in pairs if arrow}

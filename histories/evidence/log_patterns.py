@@ -176,9 +176,9 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("cleaned", "0.8+", "Beginning cleaning of log", rf"Beginning cleaning of log {TP}"),
     # All settings of a topic that differ from the brokers' defaults, when one of them changes.
     Pattern("topic-config", "0.9-3.9", "Processing override for entityPath: topics/",
-        r"Processing override for entityPath: topics/(?P<of_topic>[\w.\-]+) with config: \w*Map\((?P<config>.*?)\)(?: \([\w.$]+\))?$"),
+        r"Processing override for entityPath: topics/(?P<topic>[\w.\-]+) with config: \w*Map\((?P<config>.*?)\)(?: \([\w.$]+\))?$"),
     Pattern("topic-config", "2.8+", "with new configuration :",
-        r"Updating topic (?P<of_topic>[\w.\-]+) with new configuration : (?P<config>.*?)(?: \([\w.$]+\))?$"),
+        r"Updating topic (?P<topic>[\w.\-]+) with new configuration : (?P<config>.*?)(?: \([\w.$]+\))?$"),
     # Starts and stops of brokers. The first line of a process is `boot`, before 1.0 `configured` (which later versions
     # also print when the configuration changes). The previous process lived at least until the line before it.
     Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),

@@ -75,9 +75,9 @@ WORDINGS = [
     ("4.1", "WARN [ReplicaManager broker=2] Broker 2 stopped fetcher for partitions orders-0,a-1 and stopped moving logs for partitions  because they are in the failed log directory /d/small. (kafka.server.ReplicaManager)", "disk-failed", None, None, {"partitions": "orders-0,a-1", "folder": "/d/small"}),
     ("4.1", "ERROR [ReplicaFetcher replicaId=2, leaderId=1, fetcherId=0] Found invalid messages during fetch for partition orders-0 offset 298 (kafka.server.ReplicaFetcherThread)", "fetched-corrupt", "orders", 0, {"leader": 1, "offset": 298}),
     ("1.1", "TRACE [Broker id=1] Handling LeaderAndIsr request correlationId 3 from controller 1 epoch 1 starting the become-follower transition for partition orders-0 (state.change.logger)", "become-follower", "orders", 0, {}),
-    ("2.8", "INFO Processing override for entityPath: topics/orders with config: HashMap(cleanup.policy -> compact,delete, retention.ms -> 1) (kafka.server.DynamicConfigManager)", "topic-config", None, None, {"of_topic": "orders", "config": "cleanup.policy -> compact,delete, retention.ms -> 1"}),
-    ("1.1", "INFO Processing override for entityPath: topics/a.b-c with config: Map() (kafka.server.DynamicConfigManager)", "topic-config", None, None, {"of_topic": "a.b-c", "config": ""}),
-    ("4.1", "INFO [DynamicConfigPublisher broker id=2] Updating topic orders with new configuration : min.insync.replicas -> 1,retention.ms -> 1 (kafka.server.metadata.DynamicConfigPublisher)", "topic-config", None, None, {"of_topic": "orders", "config": "min.insync.replicas -> 1,retention.ms -> 1"}),
+    ("2.8", "INFO Processing override for entityPath: topics/orders with config: HashMap(cleanup.policy -> compact,delete, retention.ms -> 1) (kafka.server.DynamicConfigManager)", "topic-config", "orders", None, {"config": "cleanup.policy -> compact,delete, retention.ms -> 1"}),
+    ("1.1", "INFO Processing override for entityPath: topics/a.b-c with config: Map() (kafka.server.DynamicConfigManager)", "topic-config", "a.b-c", None, {"config": ""}),
+    ("4.1", "INFO [DynamicConfigPublisher broker id=2] Updating topic orders with new configuration : min.insync.replicas -> 1,retention.ms -> 1 (kafka.server.metadata.DynamicConfigPublisher)", "topic-config", "orders", None, {"config": "min.insync.replicas -> 1,retention.ms -> 1"}),
 ]  # fmt: skip
 
 
