@@ -179,8 +179,8 @@ def events_of_partition(p: Partition) -> list[Record]:
     and the fact's other data (facts.ABOUT).
 
     Kinds, coarser than those of facts: topic (deleted or created), election, leader, isr, truncation, noop, log, died,
-    started, unfenced, fault, reassignment, retention, compaction, group, transaction, snapshot. Undated moments come
-    last.
+    started, unfenced, controller, fault, reassignment, retention, compaction, group, transaction, snapshot. Undated
+    moments come last.
     """
     if p.timeline is None:
         return []
@@ -216,6 +216,7 @@ def _facts(timeline: Timeline) -> Iterator[Moment]:
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline):
             yield Moment("fault", fact)
     yield from (Moment(event.kind, event.fact) for event in timeline.events)
+    yield from (Moment("controller", fact) for fact in timeline.controllers)
     for term in timeline.terms.values():
         yield from _of_term(term)
     yield from (Moment("isr", report.fact) for report in timeline.isr_reports)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .controllers import add_active_controller
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
 from .timeline import (
     BrokerEvent,
@@ -381,6 +382,7 @@ HANDLERS = {
     "retention": _log_start,
     "cleaned": _cleaned,
     "topic-config": add_logged_settings,
+    "controller": add_active_controller,
     "disk-failed": _disk_failed,
     "fetched-corrupt": _fetched_corrupt,
     "boot": _boot,

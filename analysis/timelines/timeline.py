@@ -226,6 +226,7 @@ class Timeline:
     clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
+    controllers: list[Fact] = field(default_factory=list)  # changes of the active controller
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
     memo: dict[Any, Any] = field(default_factory=dict)  # what several causes derive from it
@@ -371,6 +372,7 @@ class Builder(Timeline):
             *of_logs,
             *self.cleanings,
             *self.disk_errors,
+            *self.controllers,
         ]
 
     def is_overruled(self, broker: str, time: int | None) -> bool:

@@ -134,6 +134,11 @@ PATTERNS: tuple[Pattern, ...] = (
         rf'New leader and ISR for partition {TP} is \{{"leader":(?P<leader>-?\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]'),
     Pattern("leadership", "0.8-1.0", "Initializing leader and isr",
         rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"),
+    # The active controller, by itself.
+    Pattern("controller", "0.8-3.9", "successfully elected as the controller",
+        r"\[Controller (?:id=)?(?P<subject>\d+)\]:? \d+ successfully elected as the controller(?:\. Epoch incremented to (?P<controller_epoch>\d+))?"),
+    Pattern("controller", "2.8+", "Becoming the active controller at epoch",
+        r"\[(?:Quorum)?Controller (?:id=)?(?P<subject>\d+)\] Becoming the active controller at epoch (?P<controller_epoch>\d+)"),
     # Loading of a log, with its log end offset.
     Pattern("loaded", "0.8-2.4", "Completed load of log",
         rf"Completed load of log {TP} with .*?log end offset (?P<end_offset>\d+)"),

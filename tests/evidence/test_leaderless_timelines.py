@@ -112,3 +112,17 @@ def test_the_isr_before_an_election_is_that_of_any_line_with_its_partition_epoch
     lines = [(1, REQUEST % (1, 1, 1)), (8, first), (9, REQUEST % (-1, 2, 2)), (10, REQUEST % (2, 3, 3))]
     known = timeline(logs("1: 0a\n2: 0a"), events=[server_log("2", *lines)], version="1.1.1")
     assert known.terms[3].electable == {"1"}  # the request's
+
+
+def test_a_change_of_the_active_controller_is_in_the_timeline_and_a_lost_election_is_not():
+    active = "INFO [QuorumController id=102] Becoming the active controller at epoch 10, next write offset 9. (x)"
+    lost = (
+        "INFO [Controller id=103] Broker 102 has been elected as the controller, so stopping the election process. (x)"
+    )
+    events = [server_log("102", (9, active)), server_log("103", (9, lost))]
+    known = timeline(logs("1: 0a\n2: 0a"), events=events)
+    assert [fact.sentence for fact in known.controllers] == [
+        "node 102 became the active controller in controller epoch 10"
+    ]
+    assert set(known.controllers) <= set(known.merged)
+    assert not known.events

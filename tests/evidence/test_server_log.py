@@ -78,6 +78,10 @@ WORDINGS = [
     ("2.8", "INFO Processing override for entityPath: topics/orders with config: HashMap(cleanup.policy -> compact,delete, retention.ms -> 1) (kafka.server.DynamicConfigManager)", "topic-config", "orders", None, {"config": "cleanup.policy -> compact,delete, retention.ms -> 1"}),
     ("1.1", "INFO Processing override for entityPath: topics/a.b-c with config: Map() (kafka.server.DynamicConfigManager)", "topic-config", "a.b-c", None, {"config": ""}),
     ("4.1", "INFO [DynamicConfigPublisher broker id=2] Updating topic orders with new configuration : min.insync.replicas -> 1,retention.ms -> 1 (kafka.server.metadata.DynamicConfigPublisher)", "topic-config", "orders", None, {"config": "min.insync.replicas -> 1,retention.ms -> 1"}),
+    ("0.11", "INFO [Controller 3]: 3 successfully elected as the controller (kafka.controller.KafkaController)", "controller", None, None, {"controller_epoch": None}),
+    ("2.8", "INFO [Controller id=2] 2 successfully elected as the controller. Epoch incremented to 3 and epoch zk version is now 3 (kafka.controller.KafkaController)", "controller", None, None, {"controller_epoch": 3}),
+    ("3.3", "INFO [Controller 101] Becoming the active controller at epoch 11, committed offset -1, committed epoch -1 (org.apache.kafka.controller.QuorumController)", "controller", None, None, {"controller_epoch": 11}),
+    ("4.1", "INFO [QuorumController id=102] Becoming the active controller at epoch 4, next write offset 1. (org.apache.kafka.controller.QuorumController)", "controller", None, None, {"controller_epoch": 4}),
 ]  # fmt: skip
 
 
