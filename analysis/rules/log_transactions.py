@@ -56,8 +56,8 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
-    written, or within its timeout no __transaction_state shows whether its coordinator has ended it. A process recorded
-    its times in another unit or by another clock.
+    written. It is within its timeout, and no collected __transaction_state has its producer, so that its coordinator
+    may have ended it already. A process recorded its times in another unit or by another clock.
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.is_undated
