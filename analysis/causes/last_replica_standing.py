@@ -158,7 +158,7 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
 def _stopped_alone_in_isr(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
     """Whether the broker led from the acknowledgement until its process stopped, and was alone in the ISR then.
 
-    Others that were in the ISR before are no matter: it still had the records when they had left.
+    Others that had left the ISR by then do not matter: the broker still had the records.
     """
     broker, since = change.new_leader, lost.last_acked
     if broker is None or since is None or broker != change.old_leader:
@@ -169,9 +169,9 @@ def _stopped_alone_in_isr(timeline: Timeline, change: LeaderChange, lost: Lost) 
 
 
 def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:
-    """The other brokers that were in the ISR between two times, since the first process of the broker stopped.
+    """The other brokers that were in the ISR from the stop of the process that ran at `since` until a time (ns).
 
-    If only its last line in a log is known, it may have stopped while the ISR was still that of this line.
+    If only the last line of the process is known, it may have stopped while the ISR was still that of this line.
     """
     if since is None or until is None:
         return []

@@ -55,7 +55,7 @@ REMEDY = (
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
 CUT = "fault-truncate"
-ON_DISK = 60 * SECOND  # file systems write a new folder within half of that
+FOLDER_FLUSH_NS = 60 * SECOND  # file systems write a new folder within half of that
 PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
 PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stopped, without cutting it"]
 
@@ -122,7 +122,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if not in_sync and (replaced := _replaced_after_leading(timeline, broker, lost, short, time)):
             return [*replaced, short.fact]
         since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
-        # The ISR keeps a dead broker, whose disk has been the same since its death.
+        # The ISR may still have a broker that is dead: its disk has been the same since its death.
         since = max(lost.stored_at, _dead_since(timeline, broker, since))
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not in_sync or _is_cut(timeline, broker, lost, followed, time):
@@ -144,14 +144,14 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were.
 
-    Records that were acknowledged with acks=1 and not read are only on a broker that joined the ISR since, or that led
-    with them.
+    A follower in the ISR may lack records that were acknowledged with acks=1 and not read. It has them if it joined the
+    ISR since, or led with them.
     """
-    reports = timeline.isr_between(until=until - 1)
-    later = [report for report in reports if report.time > lost.stored_at]
+    later = timeline.isr_between(lost.stored_at, until - 1)
     if lost.acks == {"1"} and not is_committed(lost):
-        was_in = any(broker in report.isr for report in reports[: len(reports) - len(later)][-1:])
-        later = list(dropwhile(lambda report: was_in and broker in report.isr, later))
+        earlier = timeline.isr_between(until=lost.stored_at)
+        if earlier and broker in earlier[-1].isr:
+            later = list(dropwhile(lambda report: broker in report.isr, later))
         later = later or _led_with(timeline, broker, lost, until)
     return [report.fact for report in later if broker in report.isr][-1:] or had_records(timeline, broker, lost)
 
@@ -176,7 +176,7 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
 
 
 def _dead_since(timeline: Timeline, broker: str, at: int) -> int:
-    """The time (ns) at which a broker died that was dead at a time, by the history; the time itself if it was alive."""
+    """The time (ns) at which the broker died, if it was dead at `at` by the history; else `at`."""
     lives = [(time, event) for time, event in timeline.life_of(broker) if time <= at and event.fact.place is not None]
     return lives[-1][0] if lives and lives[-1][1].kind == "died" else at
 
@@ -217,7 +217,7 @@ def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fac
     stops = [fact for fact in ended if fact.time is not None and lost.stored_at <= fact.time < time]
     first = [end for end in timeline.ends if end.broker == broker and end.time is not None][:1]
     ran = ran_until(timeline, broker, lost.stored_at)
-    return stops[-1:] or [end.fact for end in first if (end.time or 0) <= ran - ON_DISK]
+    return stops[-1:] or [end.fact for end in first if (end.time or 0) <= ran - FOLDER_FLUSH_NS]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:

@@ -291,7 +291,7 @@ def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
 
 
 def leads_next(timeline: Timeline, broker: str, since: int) -> bool:
-    """Whether a broker led next, so that after a time it could not fetch from another leader."""
+    """Whether no other broker may have led from a time until this one led, so that it fetched from no other leader."""
     led = [term.time for term in timeline.terms.values() if term.leader == broker and term.time is not None]
     until = min((time for time in led if time > since), default=MAX_INT64)
     return not may_another_have_led(timeline, broker, since, until)

@@ -1,4 +1,4 @@
-"""The term in which a lost record was written, for records of which no log shows the leader epoch."""
+"""The term in which a lost record was written, if no log shows its leader epoch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | Non
     above its start in that epoch, also if the client sent it before.
     """
     term = _term_at(led, lost.first_acked or lost.written, now)
-    later = [t for t in led if term is not None and t.epoch > term.epoch and (now is None or t.epoch < now)]
+    if term is None:
+        return None
+    later = [t for t in led if t.epoch > term.epoch and (now is None or t.epoch < now)]
     for following in later:
-        if term is None or not _goes_on(timeline, term, following, lost):
+        if not _goes_on(timeline, term, following, lost):
             break
         term = following
     return term

@@ -31,14 +31,14 @@ def with_older_copies(p: Partition) -> Partition:
 
 
 def _older_copies(logs: ReplicaLogs, timeline: Timeline, leader: str) -> Iterator[MissingLog]:
-    ends = {row["broker"]: row for row in logs.extents.filter(snapshot=FINAL).iter_rows(named=True)}
+    extents = {row["broker"]: row for row in logs.extents.filter(snapshot=FINAL).iter_rows(named=True)}
     damaged = set(logs.damage.filter(snapshot=FINAL)["broker"])
     with_batches = set(logs.batches.filter(snapshot=FINAL)["broker"])
-    if leader not in ends or leader in damaged:
+    if leader not in extents or leader in damaged:
         return
-    mark = min(ends[leader]["high_watermark"] or 0, ends[leader]["end"])
-    for broker in sorted(ends.keys() - damaged - {leader}):
-        end = ends[broker]["end"]
+    mark = min(extents[leader]["high_watermark"] or 0, extents[leader]["end"])
+    for broker in sorted(extents.keys() - damaged - {leader}):
+        end = extents[broker]["end"]
         proof = _proof_by_isr(timeline, broker, end, mark) or _proof_by_snapshot(logs, timeline, broker, end)
         if proof:
             is_empty = broker not in with_batches

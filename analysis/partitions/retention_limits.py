@@ -90,6 +90,7 @@ def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
     """
     changes = [one for one in p.timeline.settings if one.name == TIMESTAMP_TYPE] if p.timeline is not None else []
     values = [str(p.settings.topic(p.topic).get(TIMESTAMP_TYPE, "")).lower(), *(one.value for one in changes)]
+    # Before the first change, and after each change.
     types: list[bool | None] = [value == APPEND_TIME for value in values]
     if changes and types[0] == types[1]:
         types[0] = None  # run.json may have the type after the change
@@ -100,10 +101,10 @@ def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
     since = sends["invoked"].fill_null(MIN_INT64).clip(MIN_INT64 + slack, None) - slack
     until = sends["completed"].fill_null(MAX_INT64).clip(None, MAX_INT64 - slack) + slack
     first = np.searchsorted(times, since.to_numpy(), "right")
-    behind = np.searchsorted(times, until.to_numpy(), "right") + 1
+    end = np.searchsorted(times, until.to_numpy(), "right") + 1
 
     def all_are(type_: bool) -> pl.Series:
-        counted = np.cumsum([0, *(one is type_ for one in types)])
-        return pl.Series(counted[behind] - counted[first] == behind - first)
+        count_before = np.cumsum([0, *(one is type_ for one in types)])
+        return pl.Series(count_before[end] - count_before[first] == end - first)
 
     return pl.select(pl.when(all_are(True)).then(True).when(all_are(False)).then(False)).to_series()

@@ -80,7 +80,7 @@ def _is_wrong_last(is_compacted: bool | None) -> pl.Expr:
 
 
 def _last_elsewhere(ordered: pl.DataFrame) -> pl.Series:
-    """Whether a batch is the last one of its log, behind a gap in which another replica has it, without a gap.
+    """Whether a batch is the last one of its log, behind a gap in which another replica has it with no gap before it.
 
     Compaction leaves gaps, but moves no batch. Within a leader epoch a batch of an idempotent producer has one offset.
     Another producer's may have been written twice, so the other replica must reach this offset without it.

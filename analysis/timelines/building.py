@@ -113,9 +113,9 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     brokers (no partition). version: system.version in run.json.
     """
     _from_metadata(builder, metadata)
-    # The metadata log has the topic's settings, too, and exactly.
-    elsewhere = ["configured", *(["topic-config"] if metadata.height else [])]
-    rows = log_events.filter(~pl.col("kind").is_in(elsewhere)).rows(named=True)
+    # If there is a metadata log, its records have the topic's settings exactly, so lines about them are left out.
+    left_out = ["configured", *(["topic-config"] if metadata.height else [])]
+    rows = log_events.filter(~pl.col("kind").is_in(left_out)).rows(named=True)
     rows += (start for start in process_starts(log_events) if start["kind"] == "configured")
     for row in sorted(rows, key=partial(_time_and_line, builder.clocks)):
         if handler := HANDLERS.get(row["kind"]):

@@ -190,13 +190,13 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     if before:
         term.electable = before
     # The line has only what changed, so it does not name an ISR that stays.
-    could = frozenset() if last_known else before or (frozenset() if "isr_before" in fields else None)
+    shown = frozenset() if last_known else before or (frozenset() if "isr_before" in fields else None)
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}"
-    message += "" if could is None else isr_clause(could)
+    message += "" if shown is None else isr_clause(shown)
     if last_known:
         term.was_last_known = True
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
-    fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=could)
+    fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=shown)
     term.facts.append(fact)
     term.elections.append(Election(before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)

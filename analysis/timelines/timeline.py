@@ -344,8 +344,8 @@ class Builder(Timeline):
     reported_by_leaders: list[LeaderReport] = field(default_factory=list)
     isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
-    logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: the values one after the other
-    logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last value there
+    logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: name -> its values in order
+    logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last one's index
     elected_outside_isr: list[OutsideElection] = field(default_factory=list)
     truncated_copies: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # broker -> file, line and offset
 

@@ -21,9 +21,9 @@ def add_setting(builder: Builder, row: dict[str, Any], time: int | None) -> None
 
 
 def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    """Adds the settings of the topic that changed by a broker's line, which has all that are not the defaults.
+    """Adds the settings of the topic that a broker's line changes. The line has all that differ from the defaults.
 
-    Each broker logs each change, some of them late or with another clock, so a change counts when the first one does.
+    Each broker logs each change, some of them late or with another clock, so the first line of a change dates it.
     """
     topic, broker = builder.replica_logs.topic, row["broker"]
     if row["topic"] != topic:
