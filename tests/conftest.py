@@ -108,7 +108,7 @@ def spark() -> Iterator[Any]:
 
     # Tests shuffle little data: a part for each core is enough, and compiling Java code for it is not worth it.
     conf = [("spark.driver.memory", "1g"), ("spark.sql.shuffle.partitions", "2")]
-    conf += [("spark.sql.codegen.wholeStage", "false"), ("spark.sql.codegen.factoryMode", "NO_CODEGEN")]
+    conf.append(("spark.sql.codegen.wholeStage", "false"))
     conf.append(("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"))
     session = open_session("local[2]", conf=conf)
     with pytest.MonkeyPatch.context() as patch:
