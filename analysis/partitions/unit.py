@@ -20,6 +20,7 @@ from .generation_parts import Recorded, parts_of
 from .generation_split import Part
 from .older_copies import with_older_copies
 from .partition import Partition
+from .reported_empty import with_reported_empty
 from .topic_generations import TopicGeneration, without_other_changes
 
 Tables = dict[str, list[pl.DataFrame]]
@@ -112,7 +113,7 @@ def _native(
         generation=generation,
         **about,
     )
-    return with_older_copies(with_copy_time(judged))
+    return with_older_copies(with_copy_time(with_reported_empty(judged)))
 
 
 def _confirmed_operations(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:

@@ -5,7 +5,7 @@ A replica that is behind, a new one, and one that retention emptied have a log, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -55,12 +55,16 @@ class Collected(NamedTuple):
 
 
 def missing_logs(
-    tables: Collected, snapshots: Sequence[str], replicas: Sequence[str], may_have_gaps: bool
+    tables: Collected,
+    snapshots: Sequence[str],
+    replicas: Sequence[str],
+    may_have_gaps: bool,
+    reported_empty: Collection[tuple[str, str]] = (),
 ) -> tuple[MissingLog, ...]:
     """The copies that are missing, wholly or in part. `may_have_gaps`: compaction may have removed whole segments.
 
     `snapshots` are all of the run, undated ones first, then in order of time. `replicas` are the assigned brokers, ()
-    if not recorded.
+    if not recorded. `reported_empty` are copies that their brokers reported as empty.
     """
     held = {copy for frame in (tables.batches, tables.records) for copy in frame.select(COPY).unique().rows()}
     empty: dict[tuple[str, str], tuple[int, str]] = {}  # copies without a record: their end, and their segment
@@ -69,6 +73,7 @@ def missing_logs(
             empty[snapshot, broker] = max(empty.get((snapshot, broker), (-1, "")), (base, file))
     found = [*_unreadable(tables.damage, held, empty)]
     known = {one[:2] for one in found}
+    known.update(reported_empty)
     found += [one for one in _emptied_logs(tables, snapshots, empty) if one[:2] not in known]
     if not may_have_gaps:
         found += _holes(tables)

@@ -98,6 +98,7 @@ class ReplicaLogs(TopicPartition):
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
     newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
+    reported_empty: frozenset[tuple[str, str]] = frozenset()  # snapshots and brokers (partitions/reported_empty.py)
     older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (partitions/older_copies.py)
 
     @property
@@ -126,7 +127,7 @@ class ReplicaLogs(TopicPartition):
         )
         is_cleaned = self.is_compacted is None and self.checkpoints.filter(name="cleaned").height > 0
         may_have_gaps = bool(self.is_compacted) or is_cleaned
-        found = missing_logs(Collected(*tables), self.snapshots, self.replicas, may_have_gaps)
+        found = missing_logs(Collected(*tables), self.snapshots, self.replicas, may_have_gaps, self.reported_empty)
         known = {one[:2] for one in found}
         return (*found, *(one for one in self.older_copies if one[:2] not in known))
 

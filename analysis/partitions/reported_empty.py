@@ -1,0 +1,52 @@
+"""Empty logs of dated snapshots that their brokers reported as empty: these are no logs that were not collected.
+
+Files beside such a log may be older or newer than it. A checkpoint of the high watermark lags, and while a new topic
+gets its first records, the log of one replica may be copied before them and that of another after them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..timelines.facts import SECOND
+from ..timelines.timeline import Timeline
+from .partition import Partition
+
+CHECKPOINT_LAG_NS = 5 * SECOND  # replica.high.watermark.checkpoint.interval.ms
+COPY_NS = SECOND  # between the copies of two replicas of one snapshot
+
+
+def with_reported_empty(p: Partition) -> Partition:
+    """The partition; its logs get `reported_empty`."""
+    logs, timeline = p.replica_logs, p.timeline
+    if logs is None or timeline is None or not logs.times:
+        return p
+    held = {copy for frame in (logs.batches, logs.records) for copy in frame.select("snapshot", "broker").rows()}
+    ends: dict[tuple[str, str], int] = {}
+    for snapshot, broker, base in logs.segments.select("snapshot", "broker", "base_offset").rows():
+        if (snapshot, broker) not in held and snapshot in logs.times:
+            ends[snapshot, broker] = max(base, ends.get((snapshot, broker), 0))
+    reported = frozenset(
+        copy for copy, end in ends.items() if _is_reported(timeline, copy[1], end, logs.times[copy[0]])
+    )
+    return replace(p, replica_logs=replace(logs, reported_empty=reported)) if reported else p
+
+
+def _is_reported(timeline: Timeline, broker: str, end: int, at: int) -> bool:
+    """Whether a broker reported shortly before a time (ns), or next after it, that its log had nothing beyond `end`.
+
+    Before the time it must have truncated or created the log; after it, have begun to follow, or truncated nothing,
+    without a death in between.
+    """
+    reports = timeline.dated_ends(broker, "loaded", "followed", "truncated")
+    before = [(time, report) for time, report in reports if time <= at]
+    cuts = [time for time, report in before if report.kind == "truncated" and not report.is_noop]
+    creations = [time for time, report in before if report.is_new]
+    is_recent = any(at - time < CHECKPOINT_LAG_NS for time in cuts) or any(at - time < COPY_NS for time in creations)
+    if is_recent and before[-1][1].end <= end:
+        return True
+    after = next(((time, report) for time, report in reports if time > at), None)
+    if after is None or after[1].end > end:
+        return False
+    is_unchanged = after[1].kind == "followed" or after[1].is_noop
+    return is_unchanged and not any(at < time <= after[0] for time, _ in timeline.life_of(broker))
