@@ -16,7 +16,7 @@ WIDTH = 92
 
 
 @click.command()
-@click.argument("name", metavar="[CAUSE]", required=False, shell_complete=complete_names(lambda: catalogue()))
+@click.argument("name", metavar="[CAUSE]", required=False, shell_complete=complete_names(catalogue))
 @click.option("--markdown", is_flag=True, help="Print docs/causes.md.")
 def command(name: str | None, markdown: bool) -> None:
     """List the causes, or explain one: the evidence that proves it, its prevention, and its documentation."""

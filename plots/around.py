@@ -156,7 +156,7 @@ def _lanes(axis: Axes, rows: list[tuple[int, dict[str, Any]]]) -> None:
 
 
 def _ticks(axis: Axes, scale: TimeScale, shown: list[dict[str, Any]], started_at: str | None) -> None:
-    """Ticks at the operations that prove the finding, as many as fit."""
+    """Ticks at the operations that prove the finding, then at other times, as many as fit."""
     wanted = [operation["invoked"] for operation in shown if operation["proof"]] + scale.moments
     chosen_at: list[int] = []
     for time in wanted:

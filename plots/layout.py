@@ -33,14 +33,14 @@ def lay_out(figure: Figure) -> None:
     width, height = (72 * inches for inches in figure.get_size_inches())
     panels = [axis for axis in figure.axes if axis.get_subplotspec() is not None]
     bars = [axis for axis in figure.axes if axis.get_subplotspec() is None]
-    names = [(panel.get_xticklabels(), panel.get_yticklabels()) for panel in panels]
-    ticks = [_ticks_below(panel, below) for panel, (below, _) in zip(panels, names, strict=True)]
-    labels = [_ticks_beside(panel, beside, renderer) for panel, (_, beside) in zip(panels, names, strict=True)]
-    for text in chain(*chain(*names)):
+    labels = [(panel.get_xticklabels(), panel.get_yticklabels()) for panel in panels]
+    heights = [_ticks_below(panel, x_labels) for panel, (x_labels, _) in zip(panels, labels, strict=True)]
+    widths = [_ticks_beside(panel, y_labels, renderer) for panel, (_, y_labels) in zip(panels, labels, strict=True)]
+    for text in chain(*chain(*labels)):
         text.set_in_layout(False)  # else drawing measures it again, for the names of the axes
-    left = GAP + max(_with_name(size, panel.get_ylabel()) for size, panel in zip(labels, panels, strict=True))
-    below = [_with_name(size, panel.get_xlabel()) for size, panel in zip(ticks, panels, strict=True)]
-    overhang = _width(names[-1][0], renderer) / 2
+    left = GAP + max(_with_name(size, panel.get_ylabel()) for size, panel in zip(widths, panels, strict=True))
+    below = [_with_name(size, panel.get_xlabel()) for size, panel in zip(heights, panels, strict=True)]
+    overhang = _width(labels[-1][0], renderer) / 2
     right = width - max(GAP, COLOUR_BAR if bars else overhang + 2)
     above = [_height_above(panel, right - left, renderer) for panel in panels]
     top = height - GAP - HEADING * _lines(figure.get_suptitle()) - GAP / 2
@@ -50,8 +50,8 @@ def lay_out(figure: Figure) -> None:
     for number, panel in enumerate(panels):
         top -= above[number] + unit * ratios[number]
         _place(panel, left / width, top / height, (right - left) / width, unit * ratios[number] / height)
-        panel.xaxis.set_label_coords(0.5, -(ticks[number] + NAME) / (unit * ratios[number]))
-        panel.yaxis.set_label_coords(-(labels[number] + NAME) / (right - left), 0.5)
+        panel.xaxis.set_label_coords(0.5, -(heights[number] + NAME) / (unit * ratios[number]))
+        panel.yaxis.set_label_coords(-(widths[number] + NAME) / (right - left), 0.5)
         top -= below[number]
     for bar in bars:
         bottom = top + below[-1]

@@ -94,25 +94,25 @@ OVERWRITTEN = (
 @pytest.mark.parametrize("place", [(), ("x-0",), ("x-0@0",)])
 def test_a_loss_without_a_known_cause_has_the_reason(place: tuple[str, ...], tmp_path: Path) -> None:
     history = tmp_path / "history.jsonl"
-    history.write_text(UNREAD + OVERWRITTEN)
+    history.write_text(OVERWRITTEN)
     assert check(history, "--out", tmp_path / "out").return_value == 1
     for source in (history, tmp_path / "out"):
-        output = invoke("explain", source, *place).stdout
-        assert "lost-write: a was acknowledged at x-0@0" in output
-        assert "[history.jsonl:1]" in output
-        assert "The run has no broker files of x-0, so the cause is not known." in output
-        assert "no breach was found" not in output
-        assert "explain the run itself" not in output
+        text = invoke("explain", source, *place).stdout
+        assert "lost-write: a was acknowledged at x-0@0" in text
+        assert "[history.jsonl:1]" in text
+        assert "The run has no broker files of x-0, so the cause is not known." in text
+        assert "no breach was found" not in text
+        assert "explain the run itself" not in text
 
 
 def test_the_worst_breaches_without_a_cause_are_listed(tmp_path: Path) -> None:
     history = tmp_path / "history.edn"
     lines = Path(__file__).with_name("data").joinpath("jepsen.edn").read_text().splitlines(keepends=True)
     history.write_text("".join(lines[:216]))  # all of these can be read
-    output = invoke("explain", history).stdout
+    text = invoke("explain", history).stdout
     rules = 4 * ["unseen:"] + 6 * ["inconsistent-offsets:"] + ["duplicate:", "int-poll-skip:"]
-    assert [line.split()[1] for line in output.splitlines() if line.startswith("  - ")] == rules
-    assert "… and 4 more" in output
+    assert [line.split()[1] for line in text.splitlines() if line.startswith("  - ")] == rules
+    assert "… and 4 more" in text
     of_key = invoke("explain", history, "10-0").stdout
     assert "unseen: 21 was acknowledged to process 6" in of_key
     assert of_key.rstrip().endswith("Events\n  The run has no broker files that record events of this partition.")

@@ -11,7 +11,7 @@ from ..causes.cases import ACKNOWLEDGEMENTS, LostRange
 from ..wording import plural
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
-# group misses records as a member crashes, or is assigned its partitions with another offset than theirs.
+# group misses records because a member crashes, or is assigned a partition and begins at another offset.
 DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "failed", "fenced")
 GROUP_KINDS = ("crashed", "assigned")
 DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS, *((kind,) for kind in GROUP_KINDS))

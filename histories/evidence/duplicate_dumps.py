@@ -44,7 +44,7 @@ def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
     for log, dumps in by_log.items():
         twice = [dump for dump, files in dumps.items() if any(files & other for o, other in dumps.items() if o != dump)]
         if twice:
-            reasons |= {dump: why for dump, why in _left_out(log, twice).items() if dump not in reasons}
+            reasons = _left_out(log, twice) | reasons
     return [_without_place(part, reasons[part]) if part in reasons else part for part in parts]
 
 
@@ -82,8 +82,8 @@ def _left_out(log: Log, dumps: list[Part]) -> dict[Part, str]:
 def _age(dump: Part, topic: str | None, partition: int | None) -> Age | None:
     """The age of a dumped log.
 
-    None without leader epochs, as the log may have been truncated later, and of a text at a URI, of which only the head
-    is here, with zeros behind it.
+    None without leader epochs, as the log may have been truncated later, and for a text at a URI, as only its head was
+    fetched (zeros follow it).
     """
     if b"\0" in dump.path.read_bytes():
         return None

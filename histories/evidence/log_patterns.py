@@ -144,7 +144,7 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"Completed load of log {TP} with .*?log end offset (?P<end_offset>\d+)"),
     Pattern("loaded", "1.1-2.4", "Completed load of log",
         rf"{LOG} Completed load of log with .*?log end offset (?P<end_offset>\d+)"),
-    # Of folders that are not the broker's log of the partition: leftover_folders.py.
+    # But not of leftover folders, which are not the broker's log of the partition (leftover_folders.py).
     Pattern("loaded", "2.5+", "Completed load of Log(",
         r"Completed load of Log\((?!dir=[^,]*\.[0-9a-f]{32}-(?:delete|future|stray),).*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
         r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),

@@ -58,6 +58,10 @@ class EdnError(ValueError):
         self.found, self.expected, self.position = found, expected, position
 
 
+class UnclosedError(EdnError):
+    """The text ends inside a form."""
+
+
 @dataclass(frozen=True, slots=True)
 class Keyword:
     """A keyword such as :a/b."""
@@ -233,7 +237,7 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
                 unwrap = False
                 yield position, form
     if stack:
-        raise EdnError(f"the end of the text inside {stack[-1].opener}", "its end", stack[-1].position)
+        raise UnclosedError(f"the end of the text inside {stack[-1].opener}", "its end", stack[-1].position)
 
 
 def _close(stack: list[_Frame], token: str, position: int) -> Any:

@@ -253,10 +253,10 @@ class _Values:
         return topic.str.strip_prefix(":") if self.is_keyword[at].any() else topic
 
     def _records(self) -> pl.DataFrame:
-        """The records of all polls: line, step, topic, offset, value. A key without records has one without both."""
+        """The records of all polls: line, step, topic, offset, value. A key without records has one with nulls."""
         keys = np.flatnonzero(self.is_poll_key)
         after = self.tokens.end[self.token[keys]] + len(" [")
-        is_of_send = np.append(self.is_send[self.is_step], False)  # the last for tokens before any step
+        is_of_send = np.append(self.is_send[self.is_step], False)  # the last: of tokens before any step
         is_record = self.is_value & ~is_of_send[self.step]
         is_record[keys[self.tokens.data[after] == ord("]")]] = True
         at = np.flatnonzero(is_record)

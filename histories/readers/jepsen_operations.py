@@ -32,7 +32,7 @@ def event(line: bytes) -> dict[str, Any] | None:
     except edn.EdnError as error:
         refused = MalformedError(str(error))
         # Lines may be missing behind a torn one.
-        is_torn = "the end of the text" in error.found
+        is_torn = isinstance(error, edn.UnclosedError)
         refused.of_nemesis = not is_torn and text.count(":process") == 1 and bool(_OF_NEMESIS.fullmatch(text))
         raise refused from None
     if not forms:

@@ -46,8 +46,8 @@ _KINDS: dict[Any, _Kind] = {
 _TYPES = {name: _KINDS[kind.base_type()] for name, kind in _FIELDS.items() if kind.base_type() in _KINDS}
 _CONTAINERS = (dict, list)
 NO_JSON = "no JSON"
-# The greatest numbers that a log can have.
-MAX_PLACES = {"partition": MAX_PARTITION, "offset": MAX_OFFSET}
+# The greatest numbers that a log can have, by field.
+MAX_NUMBERS = {"partition": MAX_PARTITION, "offset": MAX_OFFSET}
 CUT = "; the file ends here without a line feed: was it cut, or is it still being written?"
 # Bytes that a process parses before it loads the compiled loops: loading them takes as long as parsing these bytes.
 SCANNED_FROM = 8 << 20
@@ -89,7 +89,7 @@ def _parse(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _with_cut_line(malformed: pl.DataFrame, blob: bytes) -> pl.DataFrame:
-    """The malformed lines; the last one has CUT if it is no JSON and has no line feed, as only a file's last line."""
+    """The malformed lines; the last one has CUT if it is no JSON and lacks a line feed, as only a file's end may."""
     number, last = blob.count(b"\n"), blob[blob.rfind(b"\n") + 1 :]
     if not len(malformed) or malformed["line"][-1] != number or not _malformed_reason(last.strip()).startswith(NO_JSON):
         return malformed
@@ -154,8 +154,8 @@ def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
     accepted, bits, wanted = _KINDS.get(expected.base_type(), (object, 0, ""))
     if value is None or accepted is object:
         return ""
-    if _is_other(value, accepted, bits):
-        return f"{where}: expected {wanted}, found {_kind(value)}"
+    if _has_other_type(value, accepted, bits):
+        return f"{where}: expected {wanted}, found {_excerpt(value)}"
     parts: list[tuple[Any, Any, str]] = []
     if isinstance(expected, pl.Struct):
         parts = [(value.get(field.name), field.dtype, f"{where}.{field.name}".lstrip(".")) for field in expected.fields]
@@ -165,21 +165,21 @@ def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
 
 
 def _malformed_reason(text: bytes) -> str:
-    """The reason why a line is not an event, or None. polars checks types, too, but its errors are not clear."""
+    """The reason why a line is not an event, or nothing. polars checks types, too, but its errors are not clear."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return f"{NO_JSON}: {describe_error(error)}"
     if not isinstance(event, dict):
-        return f"found {_kind(event)}, expected a JSON object"
+        return f"found {_excerpt(event)}, expected a JSON object"
     keys = len(event) if text.count(b"{") == 1 else _count_keys(event)
     if text.count(b'":') != keys and (twice := _duplicate_key(text)):
         return f"found {twice} twice in one object, expected it once"
     for name, value in event.items():
         if name in _TYPES and value is not None:
             accepted, bits, wanted = _TYPES[name]
-            if _is_other(value, accepted, bits):
-                return f"found {_kind(value)} as {name}, expected {wanted}"
+            if _has_other_type(value, accepted, bits):
+                return f"found {_excerpt(value)} as {name}, expected {wanted}"
     return ""
 
 
@@ -207,14 +207,15 @@ def _duplicate_key(text: bytes) -> str:
     return found[0] if found else ""
 
 
-def _is_other(value: Any, accepted: type, bits: int) -> bool:
+def _has_other_type(value: Any, accepted: type, bits: int) -> bool:
     """Whether a value is not of the type. Python's true and false are integers; JSON's are not."""
     if not bits:
         return not isinstance(value, accepted)
     return not isinstance(value, int) or isinstance(value, bool) or not -(1 << bits - 1) <= value < 1 << bits - 1
 
 
-def _kind(value: Any) -> str:
+def _excerpt(value: Any) -> str:
+    """A value in a message: what it is, or the first characters of its JSON."""
     if isinstance(value, dict):
         return "an object"
     return "a list" if isinstance(value, list) else str(orjson.dumps(value), "utf-8", "replace")[:40]
@@ -236,7 +237,7 @@ def check_events(
         _not_one_of("type", TYPES),
         _not_one_of("f", FUNCTIONS),
         ((col("f") == "send") & col("topic").is_null(), "found a send without topic, expected its topic"),
-        *(_outside(name, pl.col(name)) for name in MAX_PLACES),
+        *(_outside(name, pl.col(name)) for name in MAX_NUMBERS),
     ]
     of_items = {
         "records": (of_records, "found a record without topic, partition or offset, expected all three"),
@@ -246,7 +247,7 @@ def check_events(
     }
     for column, (needed, text) in of_items.items():
         checks += [(_incomplete_items(events, column, needed), text)]
-        checks += [_items_outside(events, column, name) for name in needed if name in MAX_PLACES]
+        checks += [_items_outside(events, column, name) for name in needed if name in MAX_NUMBERS]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
@@ -265,7 +266,7 @@ def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
 
 def _outside(name: str, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     """Selects rows with a number that a log cannot have, and says which."""
-    most = MAX_PLACES[name]
+    most = MAX_NUMBERS[name]
     return ~value.is_between(0, most), pl.format(f"found {name} {{}}, expected one from 0 to {most}", value)
 
 

@@ -121,10 +121,10 @@ class _OtherLines:
                     try:
                         forms = edn.read_all(text)
                         break
-                    except edn.EdnError as error:
+                    except edn.UnclosedError:
                         follows = at + taken < len(numbers) and numbers[at + taken] == number + taken
                         follows = follows and taken < MAX_LINES and len(text) < MAX_JOINED
-                        if not follows or "the end of the text" not in error.found:
+                        if not follows:
                             raise
                         text += "\n" + decode_line(self.lines[number + taken])
                         taken += 1

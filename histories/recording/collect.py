@@ -193,7 +193,7 @@ def _copy_disks(source: Source, collected: Collected, topics: frozenset[str], in
         place = _place(source, file)
         if not _is_wanted(place, topics, internal):
             continue
-        # One of another folder of this broker: the judge chooses between them.
+        # Another folder of this broker has the same file: `check` chooses between them.
         if (collected.target / home / place).exists():
             place = _free_path(collected.target / home, file.relative_to(source.folder))
         meaning = leftover_of(file.parent.name)
@@ -288,7 +288,7 @@ def _is_of_disk(file: PurePath) -> bool:
 
 
 def _free_path(home: Path, file: Path) -> Path:
-    """A path for a file in a folder of its own of its broker's folder."""
+    """A free path for a file in a folder `more-N` of its broker's folder."""
     return next(place for n in itertools.count(1) if not (home / (place := Path(f"more-{n}") / file)).exists())
 
 

@@ -34,8 +34,7 @@ MISSED = {
 def test_replicas_that_were_not_collected_are_missed(case: str, unpacked: Unpack, tmp_path: Path) -> None:
     name, left_out, missed = MISSED[case]
     root = shutil.copytree(unpacked(name), tmp_path / "run")
-    for path in (path for pattern in left_out for path in root.glob(pattern)):
-        shutil.rmtree(path)
+    _remove(root, *left_out)
     about = json.loads((root / "run.json").read_text())
     about["topics"]["orders"].pop("replica.assignment", None)
     (root / "run.json").write_text(json.dumps(about))

@@ -134,9 +134,9 @@ def naive_hanging(
         decided = [step for step in records if step[2].startswith("prepare")]
         last = records[-1][2] if records else ""
         if last.startswith("complete"):
-            is_same = len(decided) == len(markers) + 1
+            is_this_decided = len(decided) == len(markers) + 1
             known = min(t for t in (written, begins[-1][4][1]) if t is not None)
-            if is_same or known < records[-1][4][0]:
+            if is_this_decided or known < records[-1][4][0]:
                 found |= {left[0]}  # the last contact is long after
                 continue
         if last.startswith("prepare"):

@@ -88,7 +88,7 @@ def test_sticky_members_keep_what_they_may(names: list[str], partitions: int) ->
     after = sticky(partitions, joined)
     assert all(set(after[name]) <= set(before[name]) for name in names)
     first = cooperative_sticky(partitions, joined)
-    assert first["z"] == ()  # what it gets, its owners give up first
+    assert first["z"] == ()  # the owners first give up what it gets
     assert cooperative_sticky(partitions, _claimed(first)) == after
 
 
@@ -157,7 +157,7 @@ def test_a_cooperative_rebalance_leaves_owners_their_partitions() -> None:
     revoked = {}
     for name in ("eager", "cooperative"):
         holds = load(f"group-{name}-rebalance").run().group.holds
-        back = 20_000_000
+        back = 20_000_000  # us
         before = [hold for hold in holds if hold.since < back < hold.until]
         assert {hold.partition for hold in before} == set(range(6))
         next_owner = {(hold.partition, hold.since): hold.member for hold in holds}

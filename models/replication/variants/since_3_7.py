@@ -12,7 +12,8 @@ class Since37(Rules):
     def high_watermark(self, replica: ReplicaView) -> int:
         """The high watermark does not move while the ISR is below min.insync.replicas.
 
-        So a replica that left has all committed records (Partition.maybeIncrementLeaderHW, with any acks).
+        So a replica that leaves such an ISR behind has all committed records. This holds with any acks
+        (Partition.maybeIncrementLeaderHW).
         """
         mark = least_end(replica)
         return mark if mark > replica.hw and self.has_enough_replicas(replica) else replica.hw
