@@ -51,9 +51,10 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
 def hanging_transaction(p: Partition) -> Iterator[Result]:
     """One finding for each transaction that holds back the last stable offset for ever.
 
-    Not a breach: An open transaction of __transaction_state within its timeout. Kafka's own topics are not judged, nor
-    those that no client of the history used. The timeout is that of __transaction_state, else transaction.timeout.ms of
-    its process in run.json, else 15 minutes, the most that brokers allow unless transaction.max.timeout.ms is set.
+    Not a breach: A transaction within its timeout that is open in __transaction_state, too. The timeout is that of
+    __transaction_state, else transaction.timeout.ms of its process in run.json, else 15 minutes, the most that brokers
+    allow unless transaction.max.timeout.ms is set. Kafka's own topics are not judged, nor those that no client of the
+    history used.
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
     written. It is within its timeout, and no collected __transaction_state has its producer, so that its coordinator

@@ -18,6 +18,7 @@ STARTED = 1_767_225_600_000  # ms: 2026-01-01
 STARTED_AT = "2026-01-01T00:00:00+00:00"
 CONTROL_BIT, CRC_AT, ATTRIBUTES_AT = 0x20, 17, 21
 MS = 1_000_000  # ns
+Events = list[dict[str, Any]]  # lines of a history
 LEADS = (
     "[2026-01-01 00:00:00,000] INFO [Broker id={broker}] Leader {name} with topic id Some(abc) starts at leader epoch 0"
     " from offset 0 with partition epoch 0, high watermark 0, ISR [{broker}], adding replicas [] and removing replicas"
@@ -103,7 +104,6 @@ def transaction_value(
     return out + number(STARTED + times[0], 8) + number(STARTED + times[1], 8) + tags
 
 
-Events = list[dict[str, Any]]
 Step = tuple[str, int, str, list[tuple[str, int]], tuple[int, int]]  # id, producer, state, partitions, times
 
 
@@ -127,7 +127,7 @@ def event(time: int, process: str, op: int, kind: str, f: str, **fields: Any) ->
 
 def transaction(
     process: str, op: int, sends: list[tuple[int, str, int | None]], outcome: str, times: tuple[int, int]
-) -> list[dict[str, Any]]:
+) -> Events:
     """A transaction of a history; `sends` are partition, value and offset."""
     ops = [
         {"f": "send", "topic": "x", "partition": partition, "value": value, **({} if at is None else {"offset": at})}
@@ -183,7 +183,7 @@ def judged(folder: Path, rule: str, *others: str) -> tuple[list[dict[str, Any]],
 def write_run(
     folder: Path,
     logs: dict[int, str],
-    events: list[dict[str, Any]],
+    events: Events,
     steps: list[Step] = [],  # noqa: B006
     **config: Any,
 ) -> Path:
