@@ -57,7 +57,7 @@ def _window_of(p: Partition, finding: Finding) -> dict[str, Any]:
         "sentence": finding.sentence[:500],
         "first_offset": finding.first_offset,
         "last_offset": finding.last_offset,
-        "operations": [{name: value for name, value in row.items() if name != "at"} for row in shown[:MAX_OPERATIONS]],
+        "operations": [{name: value for name, value in row.items() if name != "at"} for row in shown],
         "left_out": max(len(rows) - MAX_OPERATIONS, 0),
     }
 
