@@ -93,6 +93,7 @@ class Inspected:
         unproved = self._unproved.get(Unit(p.topic, p.partition))
         if unproved is not None and not unproved:
             return [], []
+        # On a thread of polars' pool, where small queries are cheap.
         [(findings, causes)] = on_all_cores(lambda p: explain(p, findings_of(p, judge(p, unproved))), [p])
         return findings, self.located({"causes": causes})["causes"]
 
