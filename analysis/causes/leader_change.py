@@ -9,7 +9,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
-from ..timelines.facts import MS, SECOND, Fact
+from ..timelines.facts import MS, SECOND, Fact, listed
 from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .replica_history import (
@@ -367,7 +367,7 @@ def isr_before_election(new: Term) -> list[Fact]:
         return []
     if isr_fact := new.electable_fact:
         was = "was" if new.leader in new.electable else "was not"
-        text = f"broker {new.leader} {was} in the ISR before its election: [{', '.join(sorted(new.electable))}]"
+        text = f"broker {new.leader} {was} in the ISR before its election: {listed(new.electable)}"
         source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
         return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.electable)]
     return [election.fact for election in new.elections if election.electable == new.electable]

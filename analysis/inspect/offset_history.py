@@ -14,6 +14,7 @@ from ..causes.cases import Explanation, Lost
 from ..finding_order import worst_first
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
+from ..timelines.facts import listed
 from ..wording import quoted
 from .differences import cell
 from .events import commits_past, transaction_at
@@ -143,7 +144,7 @@ def _leader_record(p: Partition, epoch: int) -> Record:
         return {"epoch": epoch, "says": f"the leader of epoch {epoch} is not known"}
     begins = f" from offset {term.start} on" if term.start is not None else ""
     how = term.how_elected
-    isr = f", ISR [{', '.join(sorted(term.isr))}]" if term.isr else ""
+    isr = f", ISR {listed(term.isr)}" if term.isr else ""
     return {
         "epoch": epoch,
         "says": f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}",

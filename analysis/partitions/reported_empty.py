@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..replicas.missing_logs import empty_copies, held_copies
 from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .partition import Partition
@@ -21,13 +22,11 @@ def with_reported_empty(p: Partition) -> Partition:
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None or not logs.times:
         return p
-    held = {copy for frame in (logs.batches, logs.records) for copy in frame.select("snapshot", "broker").rows()}
-    ends: dict[tuple[str, str], int] = {}
-    for snapshot, broker, base in logs.segments.select("snapshot", "broker", "base_offset").rows():
-        if (snapshot, broker) not in held and snapshot in logs.times:
-            ends[snapshot, broker] = max(base, ends.get((snapshot, broker), 0))
+    empty = empty_copies(logs.segments, held_copies(logs.batches, logs.records))
     reported = frozenset(
-        copy for copy, end in ends.items() if _is_reported(timeline, copy[1], end, logs.times[copy[0]])
+        (snapshot, broker)
+        for (snapshot, broker), (end, _) in empty.items()
+        if snapshot in logs.times and _is_reported(timeline, broker, end, logs.times[snapshot])
     )
     return replace(p, replica_logs=replace(logs, reported_empty=reported)) if reported else p
 

@@ -54,6 +54,20 @@ class Collected(NamedTuple):
     log_events: pl.DataFrame
 
 
+def held_copies(batches: pl.DataFrame, records: pl.DataFrame) -> set[tuple[str, str]]:
+    """The copies (snapshot, broker) that have a record or a batch."""
+    return {copy for frame in (batches, records) for copy in frame.select(COPY).unique().rows()}
+
+
+def empty_copies(segments: pl.DataFrame, held: Collection[tuple[str, str]]) -> dict[tuple[str, str], tuple[int, str]]:
+    """The copies with segments, but without a record: their end, and their last segment."""
+    empty: dict[tuple[str, str], tuple[int, str]] = {}
+    for snapshot, broker, base, file in segments.select(*COPY, "base_offset", "file").rows():
+        if (snapshot, broker) not in held:
+            empty[snapshot, broker] = max(empty.get((snapshot, broker), (-1, "")), (base, file))
+    return empty
+
+
 def missing_logs(
     tables: Collected,
     snapshots: Sequence[str],
@@ -66,11 +80,8 @@ def missing_logs(
     `snapshots` are all of the run, undated ones first, then in order of time. `replicas` are the assigned brokers, ()
     if not recorded. `reported_empty` are copies that their brokers reported as empty.
     """
-    held = {copy for frame in (tables.batches, tables.records) for copy in frame.select(COPY).unique().rows()}
-    empty: dict[tuple[str, str], tuple[int, str]] = {}  # copies without a record: their end, and their segment
-    for snapshot, broker, base, file in tables.segments.select(*COPY, "base_offset", "file").rows():
-        if (snapshot, broker) not in held:
-            empty[snapshot, broker] = max(empty.get((snapshot, broker), (-1, "")), (base, file))
+    held = held_copies(tables.batches, tables.records)
+    empty = empty_copies(tables.segments, held)
     found = [*_unreadable(tables.damage, held, empty)]
     known = {one[:2] for one in found}
     known.update(reported_empty)

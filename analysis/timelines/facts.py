@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,11 @@ def fact_of(logs: ReplicaLogs, sentence: str, kind: str, row: Mapping[str, Any],
     """A fact about the partition of these logs from a row of a broker's file, at the time of its snapshot."""
     source = (logs.times.get(row["snapshot"]), row["file"], row.get("line"), row.get("byte"))
     return Fact(sentence, kind, *source, partition=logs.name, **{"broker": row["broker"], **about})
+
+
+def listed(brokers: Iterable[str]) -> str:
+    """Brokers as Kafka writes an ISR: [1, 2]."""
+    return f"[{', '.join(sorted(brokers))}]"
 
 
 def ordered(facts: list[Fact]) -> list[Fact]:

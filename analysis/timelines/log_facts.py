@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from .controllers import add_active_controller
-from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact
+from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact, listed
 from .timeline import (
     BrokerEvent,
     Builder,
@@ -134,7 +134,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
         _leader_lost(builder, row, fields)
         return
     isr, leader, name = broker_names(fields["isr"]), str(fields["leader"]), _name(row)
-    message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became {_listed(isr)}"
+    message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became {listed(isr)}"
     message += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     gone = broker_names([fields["removed"]])
     fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=leader, brokers=gone, isr=isr)
@@ -155,7 +155,7 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     epoch, isr = fields["leader_epoch"], broker_names(fields["isr"])
     lost = "removed" in fields
     change = f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
-    message = f"{_name(row)} {change}, ISR {_listed(isr)}"
+    message = f"{_name(row)} {change}, ISR {listed(isr)}"
     fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
     _state(builder, fields, fact)
     files = builder.decisions.setdefault(Decision(epoch, None, isr), set())
@@ -164,10 +164,6 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
         if epoch - 1 in builder.terms:
             builder.terms[epoch - 1].ended = fact.time
     files.add(row["file"])
-
-
-def _listed(brokers: frozenset[str]) -> str:
-    return f"[{', '.join(sorted(brokers))}]"
 
 
 def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
-from .facts import MS, SECOND, Fact
+from .facts import MS, SECOND, Fact, listed
 
 
 class Election(NamedTuple):
@@ -124,7 +124,7 @@ class Move(_Dated):
 
 def isr_clause(isr: frozenset[str]) -> str:
     """A clause on the ISR before an election."""
-    return f"; the ISR had been [{', '.join(sorted(isr))}]" if isr else "; the ISR had been empty"
+    return f"; the ISR had been {listed(isr)}" if isr else "; the ISR had been empty"
 
 
 def is_last_known_leader(

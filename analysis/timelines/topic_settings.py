@@ -16,8 +16,7 @@ def add_setting(builder: Builder, row: dict[str, Any], time: int | None) -> None
     """Adds a value of a setting of the topic, from a row of METADATA."""
     name, value = row["key"], "" if row["value"] is None else str(row["value"]).lower()
     builder.config.setdefault(name, row["value"])
-    message = f"{name} of topic {row['topic']} was {f'set to {value}' if value else 'removed'}"
-    _add(builder, Setting(name, value, Fact(message, "setting", time, source=row["file"], byte=row["byte"])))
+    _add(builder, name, value, time, source=row["file"], byte=row["byte"])
 
 
 def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -39,14 +38,14 @@ def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str,
             continue
         values.append(value)
         builder.logged_positions[broker, name] = len(values) - 1
-        message = f"{name} of topic {topic} was {f'set to {value}' if value else 'removed'}"
-        time = builder.at(row["time"], broker)
-        _add(builder, Setting(name, value, Fact(message, "setting", time, row["file"], row["line"], broker=broker)))
+        _add(builder, name, value, builder.at(row["time"], broker), source=row["file"], line=row["line"], broker=broker)
 
 
-def _add(builder: Builder, setting: Setting) -> None:
-    builder.settings.append(setting)
-    builder.deletions += _permitted(setting.name, setting.value)
+def _add(builder: Builder, name: str, value: str, time: int | None, **origin: Any) -> None:
+    """Adds a value of a setting of the topic, from a time (ns) on; `origin`: where it stands, as fields of a Fact."""
+    message = f"{name} of topic {builder.replica_logs.topic} was {f'set to {value}' if value else 'removed'}"
+    builder.settings.append(Setting(name, value, Fact(message, "setting", time, **origin)))
+    builder.deletions += _permitted(name, value)
 
 
 def _permitted(setting: str, value: str) -> list[Deletion]:

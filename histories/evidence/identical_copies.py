@@ -12,7 +12,7 @@ from .parts import Part
 
 
 def identical_copies(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[Path, str]:
-    """Folders that another folder of their broker equals, with the reason why they are not judged."""
+    """Folders that are equal to another folder of their broker, each with the reason to leave it out."""
     found: dict[Path, str] = {}
     for broker, partitions in copied_partitions(parts):
         for copies in partitions:

@@ -12,7 +12,7 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
   with several sends or none, is f `txn`. Jepsen only looks at the sends of `:send` and `:txn` and at the polls of
   `:poll` and `:txn`, so a poll inside `:send` and a send inside `:poll` are left out.
 - A completion of `:send` with the value nil is indeterminate; one of `:txn` has no steps.
-- A malformed line whose process is the nemesis hides no operation of a client (`of_nemesis` of QUARANTINE).
+- A malformed line of the nemesis cannot hide an operation of a client (`of_nemesis` of QUARANTINE).
 - `{:x []}` in a poll becomes a record of topic x without offset and value: x was polled and returned no records.
 - `:assign` and `:subscribe` have keys, `:crash` has none. `:assign` with `:seek-to-beginning? true` sets offset 0.
 - `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.

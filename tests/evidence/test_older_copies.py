@@ -56,9 +56,9 @@ def test_a_member_of_the_isr_below_the_high_watermark_is_an_older_copy(unpacked:
     _shorten(run, 2)
     result = judged(run)
     assert _verdicts(result, *RULES) == ["unknown", "valid", "valid"]
-    why = "the broker was in the last ISR, and the leader's checkpointed high watermark is 1840"
+    reason = "the broker was in the last ISR, and the leader's checkpointed high watermark is 1840"
     for name in ("all replicas collected", "evidence sufficient"):
-        assert why in _sentence(result, name)
+        assert reason in _sentence(result, name)
 
 
 @pytest.mark.parametrize("case", LEFT_ALONE)

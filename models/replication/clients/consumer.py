@@ -138,7 +138,7 @@ class Consumer(Client):
             self._end_poll()
 
     def _wait_for_records(self) -> None:
-        """Begin a poll, whose fetches are under way or follow."""
+        """Begin a poll. Its fetch requests are in flight, or are sent next."""
         self._polling = True
         self._poll_op = self.next_op()
         self._poll_deadline = self.loop.now + self.config.poll_timeout
