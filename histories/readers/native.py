@@ -246,8 +246,9 @@ def check_events(
         "ops": (("f",), "found a step of a transaction without f, expected its function"),
     }
     for column, (needed, text) in of_items.items():
-        checks += [(_incomplete_items(events, column, needed), text)]
-        checks += [_items_outside(events, column, name) for name in needed if name in MAX_NUMBERS]
+        items = _items_of(events, column)
+        checks += [(_incomplete_items(items, column, needed), text)]
+        checks += [_items_outside(items, column, name) for name in needed if name in MAX_NUMBERS]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
@@ -270,17 +271,16 @@ def _outside(name: str, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     return ~value.is_between(0, most), pl.format(f"found {name} {{}}, expected one from 0 to {most}", value)
 
 
-def _incomplete_items(events: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
+def _incomplete_items(items: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
     """Selects rows with an item in the list that lacks a needed field."""
-    items = _items_of(events, column)
     wrong = items.filter(pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed))
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
 
 
-def _items_outside(events: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
+def _items_outside(items: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
     """Selects rows with an item in the list that has a number that a log cannot have, and says which."""
     wrong, text = _outside(name, pl.col(column).struct.field(name))
-    found = _items_of(events, column).filter(wrong).select("line", text=text).unique("line", keep="first")
+    found = items.filter(wrong).select("line", text=text).unique("line", keep="first")
     if not len(found):
         return pl.lit(False), pl.lit(None, pl.String)
     message = pl.col("line").replace_strict(found["line"], found["text"], default=None, return_dtype=pl.String)
