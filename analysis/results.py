@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from ..histories.errors import InputError
-from ..histories.tables import CONTEXT, FINDINGS
+from ..histories.tables import CONTEXT, FINDINGS, PLACES_OF_SPLIT
 from .finding_order import by_rule, partition_key
 from .stages import QUARANTINED
 from .wording import plural
@@ -17,7 +17,6 @@ from .wording import plural
 if TYPE_CHECKING:
     from ..histories.bundle import Run
 
-_LINE = (1 << 32) - 1
 MAX_NAMED = 3  # repeated keys
 
 
@@ -194,7 +193,8 @@ class Results:
         table = pl.DataFrame(splits, schema, orient="row").select(
             "split", "source", first=pl.col("lines").cum_sum().over("source") - pl.col("lines")
         )
-        numbered = rows.with_columns(split=pl.col("place") // (1 << 32), line_of_split=pl.col("place") & _LINE)
+        place = pl.col("place")
+        numbered = rows.with_columns(split=place // PLACES_OF_SPLIT, line_of_split=place % PLACES_OF_SPLIT)
         return (
             numbered.join(table, on="split", how="left", maintain_order="left")
             .with_columns(line=pl.col("first") + pl.col("line_of_split") + 1)

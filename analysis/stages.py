@@ -22,7 +22,7 @@ from ..histories.observations import count_indeterminate_failures, observe
 from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.settings import Settings
-from ..histories.tables import CONTEXT, OPERATIONS, complete, no_rows
+from ..histories.tables import CONTEXT, OPERATIONS, PLACES_OF_SPLIT, complete, no_rows
 from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
@@ -77,7 +77,7 @@ def read_block(split: Split, block: Block, settings: Settings) -> Iterator[Parts
 
 def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, first_line: int = 0) -> Iterator[Parts]:
     """The same as `read_split` for parsed blocks of the split with that number, from line `first_line` on."""
-    base = number << 32
+    base = number * PLACES_OF_SPLIT
     # Sends are paired separately: their table is narrow, and most events are sends.
     unpaired: list[pl.DataFrame] = [pl.DataFrame(), pl.DataFrame()]
     lines = first_line

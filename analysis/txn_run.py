@@ -17,6 +17,7 @@ from ..histories.bundle import Run
 from ..histories.files import Block, blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
+from ..histories.tables import PLACES_OF_SPLIT
 from .kernel import MAX_DRAWN, of_run, with_configured_severity
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
@@ -45,7 +46,7 @@ def placed_events(split: int, reader: str, path: str, source: Iterable[Block]) -
     """The events of the blocks of a split."""
     for block in source:
         parsed = READERS[reader].parse(block.data, path)
-        first = (split << 32) + block.first_line
+        first = split * PLACES_OF_SPLIT + block.first_line
         place = (pl.col("line") + first).alias("place")
         left_out = parsed.quarantine.select(place, "reason")
         if block.damage:

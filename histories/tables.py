@@ -1,8 +1,8 @@
 """The tables that all folders exchange, as polars schemas (Arrow underneath).
 
 Times are nanoseconds since the start of the run, on the one clock of the history. A **place** is the position of a
-line: the number of its split shifted left by 32 bits, plus its line within the split (see bundle.py). Places order
-lines by file and line, whatever the splits.
+line: the number of its split times PLACES_OF_SPLIT, plus its line within the split (see bundle.py). Places order lines
+by file and line, whatever the splits.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import polars as pl
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
+PLACES_OF_SPLIT = 1 << 32
 MAX_PARTITION = 2**31 - 1
 MAX_OFFSET = 2**63 - 2  # the offset after it still has 64 bits
 MAX_INT64 = 2**62  # beyond every time (ns) and offset of a real run; sums with it still fit 64 bits

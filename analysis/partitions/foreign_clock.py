@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from ...histories.tables import PLACES_OF_SPLIT
 from ...models.arrays import Ints, Mask
 from ..wording import duration, plural
 from .observations import Observations, once
@@ -76,7 +77,7 @@ def set_back(operations: pl.DataFrame) -> pl.DataFrame:
     A single operation may be out of order. Takes the columns INVOCATIONS; returns process, hours, and the place of the
     first invocation by the new clock, sorted by place.
     """
-    of_file = ("process", pl.col("invoked_at") // (1 << 32))
+    of_file = ("process", pl.col("invoked_at") // PLACES_OF_SPLIT)
     before = pl.col("invoked").rolling_min(MIN_RECORDS).shift().over(of_file)
     after = pl.col("invoked").reverse().rolling_max(MIN_RECORDS).reverse().over(of_file)
     return (

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MIN_INT64
+from ...histories.tables import MIN_INT64, PLACES_OF_SPLIT
 from ..partitions.foreign_clock import HOUR_NS, UNITS
 
 
@@ -38,12 +38,12 @@ def clocks_of(*tables: pl.DataFrame) -> list[Clock] | None:
     """The clocks by which tables of observations were recorded; None if one may have been set back by an hour."""
     time, place = pl.col("invoked"), pl.col("invoked_at")
     operations = pl.concat([rows.select("process", time, place) for rows in tables]).drop_nulls()
-    spans = operations.group_by("process", split=place // (1 << 32)).agg(
+    spans = operations.group_by("process", split=place // PLACES_OF_SPLIT).agg(
         place.min().alias("low"), place.max().alias("high"), time.min().alias("begun"), time.max().alias("ended")
     )
     if len(spans.filter(pl.col("ended") - pl.col("begun") >= HOUR_NS)):
         ordered = operations.sort("invoked_at", maintain_order=True)
-        back = ordered.select(back=time.cum_max().over("process", place // (1 << 32)) - time)
+        back = ordered.select(back=time.cum_max().over("process", place // PLACES_OF_SPLIT) - time)
         if len(back.filter(pl.col("back") >= HOUR_NS)):
             return None
     columns = spans.select("process", "split", "low", "high", "begun", "ended").iter_rows()
