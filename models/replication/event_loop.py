@@ -72,7 +72,9 @@ class EventLoop:
         """Process events up to and including `until`, or until the loop is stopped."""
         heap, pop = self._heap, heappop
         count = 0
-        while heap and not self.stopped:
+        while True:  # CPython 3.11 only specializes loops that jump back unconditionally
+            if not heap or self.stopped:
+                break
             time, order, action, argument = pop(heap)
             if time > until:
                 heappush(heap, (time, order, action, argument))
