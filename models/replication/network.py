@@ -61,7 +61,7 @@ class Network:
         self.loss_rate = 0.0  # probability that one message is lost
         self.duplication_rate = 0.0  # probability that one message arrives twice
         self.is_faulty = False
-        self._random: Callable[[], float] = rng.random
+        self._rng = rng
         self._last: dict[int, int] = {}  # link -> latest delivery so far
         self._cut: dict[int, int] = {}  # link -> how many faults cut it
         self._added_delay: dict[int, int] = {}  # link -> microseconds
@@ -73,7 +73,7 @@ class Network:
         """Deliver a request or a response: `action(message)` runs at the target after the link's delay."""
         link = source * _WIDTH + target
         loop = self.loop
-        time = loop.now + self.latency + int(self._random() * self.jitter)
+        time = loop.now + self.latency + int(self._rng.random() * self.jitter)
         if self.is_faulty:
             connection = message.connection
             if connection is not None and source in connection.blocked_sources:
@@ -85,11 +85,11 @@ class Network:
                 self._paused[target].append(Delivery(action, message))
                 return
             time += self._added_delay.get(link, 0)
-            if self.loss_rate and self._random() < self.loss_rate:
+            if self.loss_rate and self._rng.random() < self.loss_rate:
                 self.drop(source, message)
                 loop.at(time, message.on_closed, message)
                 return
-            if self.duplication_rate and self._random() < self.duplication_rate:
+            if self.duplication_rate and self._rng.random() < self.duplication_rate:
                 loop.at(time + self.latency, action, message)
         last = self._last.get(link, 0)
         if time < last:
@@ -103,7 +103,7 @@ class Network:
         if link in self._cut:
             self._held.setdefault(link, []).append(Delivery(action, message))
             return
-        time = self.loop.now + self.latency + int(self._random() * self.jitter) + self._added_delay.get(link, 0)
+        time = self.loop.now + self.latency + int(self._rng.random() * self.jitter) + self._added_delay.get(link, 0)
         time = max(time, self._last.get(link, 0))
         self._last[link] = time
         self.loop.at(time, action, message)

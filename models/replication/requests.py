@@ -152,7 +152,8 @@ class ProducerIdAndEpoch(NamedTuple):
 NO_PRODUCER = ProducerIdAndEpoch(-1, -1)
 
 
-class PartitionLeader(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PartitionLeader:
     """The metadata of a partition, as clients have it."""
 
     leader: int

@@ -40,7 +40,8 @@ class FollowerProgress:
     fetch_leo: int = -1  # the leader's own end at that fetch
 
 
-class DelayedProduce(NamedTuple):
+@dataclass(slots=True, eq=False)
+class DelayedProduce:
     """A batch of a produce request with acks=all that waits for the high watermark."""
 
     required: int  # the high watermark that it waits for
@@ -181,12 +182,15 @@ class Replica:
             return BatchResult(OLD_PRODUCER, -1)
         if batch.producer_epoch > state.epoch:
             return None if batch.sequence <= 0 else BatchResult(OUT_OF_ORDER, -1)
+        recent = state.recent
+        expected = recent[-1].last_sequence + 1 if recent else 0
+        if batch.sequence == expected or batch.sequence < 0:
+            return None
         last = batch.sequence + batch.count - 1
-        for recent in state.recent:
-            if recent.sequence == batch.sequence and recent.last_sequence == last:
-                return BatchResult(DUPLICATE, recent.base)
-        expected = state.recent[-1].last_sequence + 1 if state.recent else 0
-        return None if batch.sequence == expected or batch.sequence < 0 else BatchResult(OUT_OF_ORDER, -1)
+        for appended in recent:
+            if appended.sequence == batch.sequence and appended.last_sequence == last:
+                return BatchResult(DUPLICATE, appended.base)
+        return BatchResult(OUT_OF_ORDER, -1)
 
     def advance_high_watermark(self) -> bool:
         """Advance the leader's high watermark if possible; returns whether it moved."""

@@ -257,15 +257,15 @@ class Consumer(Client):
         for partition in self.assigned:
             if partition in buffer or partition in reset:
                 continue
-            leader, epoch, isr = self.leaders[partition]
-            if leader == NO_LEADER:
+            known = self.leaders[partition]
+            if known.leader == NO_LEADER:
                 self.refresh()
                 continue
-            source = leader if self.goal else rules.read_replica(self.index, leader, isr)
+            source = known.leader if self.goal else rules.read_replica(self.index, known.leader, known.isr)
             if source in self._fetching:
                 continue
-            known = epoch if rules.era.consumers_validate else -1
-            part = FetchPart(partition, self.position[partition], known, self.last_epoch[partition], 0)
+            epoch = known.epoch if rules.era.consumers_validate else -1
+            part = FetchPart(partition, self.position[partition], epoch, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
             aborted: dict[int, Any] | None = {} if self.committed else None

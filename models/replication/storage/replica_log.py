@@ -65,6 +65,7 @@ class ReplicaLog(Batches):
         self.flushed = 0
         self.recovery_point = 0
         self.epochs: list[EpochStart] = []  # both increase
+        self.last_epoch = UNDEFINED  # the latest of them
         self.producers: dict[int, ProducerState] = {}
         self.transactions = LogTransactions()
         self.cleaned = 0  # the end of what the cleaner has passed (cleaner-offset-checkpoint)
@@ -74,7 +75,7 @@ class ReplicaLog(Batches):
         """Add a batch that begins at the log's end."""
         Batches.append(self, batch)
         self.end = batch.end
-        if not self.epochs or self.epochs[-1].epoch < batch.epoch:
+        if not self.epochs or self.last_epoch < batch.epoch:
             self.assign_epoch(batch.epoch, batch.base)
         if batch.pid >= 0:
             self._remember(batch)
@@ -97,11 +98,7 @@ class ReplicaLog(Batches):
             epochs.pop()
         if not epochs or epochs[-1].epoch < epoch:
             epochs.append(EpochStart(epoch, offset))
-
-    @property
-    def last_epoch(self) -> int:
-        """The latest leader epoch, or UNDEFINED."""
-        return self.epochs[-1].epoch if self.epochs else UNDEFINED
+        self.last_epoch = epochs[-1].epoch
 
     def has_in_last_epoch(self, epoch: int, offset: int) -> bool:
         """Whether an epoch is the latest, and an offset not beyond the end of it, which is that of the log."""
@@ -141,6 +138,7 @@ class ReplicaLog(Batches):
     def _forget_epochs(self) -> None:
         while self.epochs and self.epochs[-1].start >= self.end:
             self.epochs.pop()
+        self.last_epoch = self.epochs[-1].epoch if self.epochs else UNDEFINED
 
     def restart_at(self, offset: int) -> None:
         """Clear the log and restart it at `offset` (truncateFullyAndStartAt)."""
@@ -148,7 +146,8 @@ class ReplicaLog(Batches):
         self.recovery_point = min(self.recovery_point, offset)
         self.cleaned = min(self.cleaned, offset)
         self.base = self.start = self.end = self.flushed = offset
-        self.epochs, self.producers, self.transactions = [], {}, LogTransactions()
+        self.epochs, self.last_epoch = [], UNDEFINED
+        self.producers, self.transactions = {}, LogTransactions()
 
     def advance_start(self, offset: int) -> None:
         """Advance the log start to `offset` (UnifiedLog.maybeIncrementLogStartOffset)."""
