@@ -17,7 +17,7 @@ from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
-from .prevention import flush_measures
+from .prevention import SEPARATE, flush_measures
 from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -40,7 +40,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     until = change.successor.time if change.successor else None
     died = [death_facts(timeline, member, until) for member in together]
     facts = chain(change.began, had[0], acknowledgement_facts(lost), *died, started, *short, change.succeeded)
-    return Attempt(True, facts, [*flush_measures(timeline), "replicas that do not fail together (broker.rack)"])
+    return Attempt(True, facts, [*flush_measures(timeline), SEPARATE])
 
 
 def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:

@@ -22,8 +22,8 @@ from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import (
     CHECKSUMS,
-    ELIGIBLE,
     acks_all_measures,
+    eligible_leader,
     flush_measures,
     more_replicas,
     requires_followers,
@@ -48,7 +48,8 @@ from .replica_history import (
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = (
     "Eligible leader replicas (KIP-966). If the ISR was this broker alone when the records were acknowledged, also"
-    " min.insync.replicas=2 with acks=all. With a replication factor of 1, a second replica before either."
+    " min.insync.replicas=2 with acks=all. If all in-sync replicas were killed together, replicas that do not fail"
+    " together (broker.rack) instead. With a replication factor of 1, a second replica before either."
 )
 
 
@@ -116,16 +117,19 @@ def _proof(
     )
     was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
     of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
-    return Attempt(True, facts, [*_measures_for_a_second_replica(timeline, lost, bool(shrunk)), *of_disk])
+    second = _measures_for_a_second_replica(timeline, lost, broker, elected, bool(shrunk))
+    return Attempt(True, facts, [*second, *of_disk])
 
 
-def _measures_for_a_second_replica(timeline: Timeline, lost: Lost, shrunk: bool) -> list[str]:
+def _measures_for_a_second_replica(
+    timeline: Timeline, lost: Lost, broker: str, elected: int | None, shrunk: bool
+) -> list[str]:
     """Measures by which another broker would have had the records, or would have been elected with them."""
     alone = had_sole_isr_at_acknowledgement(timeline, lost)
     if alone or (alone is None and shrunk) or len(timeline.members) == 1:
         return more_replicas(timeline, lost) or (acks_all_measures(timeline, lost) if "1" in lost.acks else [])
     others = alone is False or (requires_followers(timeline, lost) and lost.acks == {"all"})
-    return [ELIGIBLE] if others else []
+    return eligible_leader(timeline, lost, broker, elected) if others else []
 
 
 def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, lost: Lost) -> list[Fact]:

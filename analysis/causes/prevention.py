@@ -5,9 +5,16 @@ from __future__ import annotations
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
 from .cases import Lost
-from .replica_history import had_sole_isr_at_acknowledgement, still_had_records, was_replicated_at_first
+from .replica_history import (
+    had_sole_isr_at_acknowledgement,
+    isr_at_acknowledgement,
+    still_had_records,
+    was_killed,
+    was_replicated_at_first,
+)
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
+SEPARATE = "replicas that do not fail together (broker.rack)"
 
 CHECKSUMS = "file systems or disks that verify checksums"
 
@@ -32,6 +39,16 @@ def no_unclean_election(timeline: Timeline, at: int | None) -> list[str]:
     if timeline.allows_only_clean_elections(at):
         return ["no unclean election by an operator (unclean.leader.election.enable is already false)"]
     return ["unclean.leader.election.enable=false"]
+
+
+def eligible_leader(timeline: Timeline, lost: Lost, broker: str, elected: int | None) -> list[str]:
+    """Eligible leader replicas, by which another broker with the records would have led, unless all were killed.
+
+    A broker that returns from an unclean shutdown leaves the ELR, as its disk may have lost records, too.
+    """
+    others = isr_at_acknowledgement(timeline, lost) - {broker}
+    killed = all(was_killed(timeline, other, lost.last_acked, elected) for other in others)
+    return [SEPARATE] if others and killed else [ELIGIBLE]
 
 
 def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:

@@ -25,6 +25,15 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
     return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
 
 
+def was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
+    """Whether a fault of the history ended a broker's process between two times, so that it did not shut down in order.
+
+    `until` None: at any time later.
+    """
+    ended = [time for time, e in timeline.life_of(broker) if e.kind == "died" and e.fact.kind in DEATHS]
+    return any((since or 0) <= time and (until is None or time <= until) for time in ended)
+
+
 def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
     """The facts that prove a broker absent at a time: its death, or a fault on it that had not ended."""
     if broker is None or at is None:

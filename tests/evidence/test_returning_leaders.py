@@ -105,3 +105,21 @@ def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(end, caus
     assert explained.cause == cause
     if cause == "unknown":
         assert "why broker 1, which could have been elected in epoch 1, lacked the records" in explained.missing
+
+
+def test_a_replica_that_was_killed_too_is_no_eligible_leader():
+    """As all three brokers of a rack that lost power: the last in the ISR lost its tail, another one did not."""
+    logged = [server_log("1", (12, LOADED % 1)), server_log("2", (12, LOADED % 2))]
+    meta = metadata((9, {"isr": [1]}), (9, {"leader": -1}), (13, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+
+    def measure(*others):
+        faults = (fault("kill", "1", 8), *others, fault("restart", "1", 11))
+        held = timeline(short, {"replicas": ("1", "2")}, meta, logged, leader="1", faults=faults)
+        explained = explain_loss(held, lost())
+        assert explained.cause == "last-replica-standing"
+        return explained.prevented_by[0]
+
+    assert measure(fault("kill", "2", 8)) == "replicas that do not fail together (broker.rack)"
+    assert measure(fault("shutdown", "2", 8)).startswith("eligible leader replicas")
+    assert measure(fault("kill", "2", 14)).startswith("eligible leader replicas")  # after the election
