@@ -34,6 +34,16 @@ class ClientParts:
     history: History
 
 
+@dataclass(slots=True, eq=False)
+class MetadataRefresh:
+    """When a client requests metadata, and from which broker."""
+
+    last_broker: int  # brokers are asked in turn
+    request: MetadataRequest | None = None  # in flight
+    next_at: int = 0  # not before
+    updated_at: int = 0  # when the last response arrived
+
+
 class Client:
     """Has the leader of each partition, and refreshes it when a broker refuses a request."""
 
@@ -47,13 +57,9 @@ class Client:
         self._rules = parts.rules
         self._ledger = parts.ledger
         self._history = parts.history
-        self._broker_ids = tuple(parts.inboxes)
         self.leaders = [PartitionLeader(NO_LEADER, -1, ())] * parts.config.logs  # by partition
-        self.connections = {broker: Connection(node) for broker in self._broker_ids}
-        self._refresh: MetadataRequest | None = None  # the request in flight
-        self._next_broker = node
-        self._next_refresh = 0
-        self.metadata_at = 0  # when the last response arrived
+        self.connections = {broker: Connection(node) for broker in parts.inboxes}
+        self._metadata = MetadataRefresh(node)
 
     def head(self, op: int) -> EventHead:
         """The head of an event that happens now."""
@@ -84,30 +90,31 @@ class Client:
 
     def refresh(self) -> None:
         """Request metadata from the next broker, unless a request is in flight."""
-        now = self.loop.now
-        pending = self._refresh
+        now, metadata = self.loop.now, self._metadata
+        pending = metadata.request
         if pending is not None and now - pending.sent < METADATA_TIMEOUT:
             return
-        if now < self._next_refresh:
+        if now < metadata.next_at:
             return
-        self._next_refresh = now + METADATA_PAUSE
-        self._next_broker += 1
-        broker = self._broker_ids[self._next_broker % len(self._broker_ids)]
+        metadata.next_at = now + METADATA_PAUSE
+        metadata.last_broker += 1
+        brokers = tuple(self.connections)
+        broker = brokers[metadata.last_broker % len(brokers)]
         request = MetadataRequest(self.node, broker, now, self.on_metadata, self.on_metadata_closed, None)
-        self._refresh = request
+        metadata.request = request
         self.transmit(request)
 
     def on_metadata_closed(self, request: MetadataRequest) -> None:
         """The connection closed before the response."""
-        if request is self._refresh:
-            self._refresh = None
+        if request is self._metadata.request:
+            self._metadata.request = None
 
     def on_metadata(self, request: MetadataRequest) -> None:
         """Store the metadata of each partition, unless its leader epoch is older than the known one (KIP-320)."""
-        if request is not self._refresh:
+        if request is not self._metadata.request:
             return
-        self._refresh = None
-        self.metadata_at = self.loop.now
+        self._metadata.request = None
+        self._metadata.updated_at = self.loop.now
         for partition, new in enumerate(request.leaders):
             known = self.leaders[partition]
             if new.epoch >= known.epoch or not self._rules.era.epochs_in_log:

@@ -336,7 +336,7 @@ class GroupConsumer(MemberProcess):
         if not self.alive or incarnation != self.incarnation:
             return
         now, config = self.loop.now, self.config
-        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+        if config.added_partitions and now >= self._metadata.updated_at + config.metadata_age:
             self.refresh()
         request = self._request
         is_joining = request is not None and request.kind in (JOIN, SYNC)

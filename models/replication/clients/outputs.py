@@ -55,7 +55,6 @@ class TransactionalOutput(TransactionalProducer):
         super().__init__(index, 1, parts, Random(0), transactions=transactions)
         self._owner = owner
         self.name, self.id, self.loop = owner.name, f"tx-{owner.name}", owner.loop
-        self._next_value, self._targets = owner.next_values, self.config.copies
         self._work: Work | None = None
         self._are_offsets_sent = False
         self._outcome = ""  # of the last transaction
@@ -140,7 +139,6 @@ class PlainOutput(Producer):
         super().__init__(index, 1, parts, Random(0))
         self._owner = owner
         self.name, self.pid, self.loop = owner.name, pid, owner.loop
-        self._next_value, self._targets = owner.next_values, self.config.copies
         self._has_failed = self._is_sending = False
 
     def start(self, _: None = None) -> None:
@@ -156,9 +154,8 @@ class PlainOutput(Producer):
             self._op = self._owner.next_op()
             self._history.send(self.loop.now, self.name, self._op, self.index, *sent)
             self._add_to_batch(*sent)
-        for queue in self._queues:
-            if queue:
-                queue[-1].is_open = False
+        for state in self._partitions:
+            state.close_batch()
         self._is_sending = False
         self._drain(None)
         self._end_if_done()

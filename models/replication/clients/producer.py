@@ -7,7 +7,6 @@ queue, so it may overtake another. With idempotence, sequence numbers keep the o
 
 from __future__ import annotations
 
-from collections import deque
 from random import Random
 
 from ..config import MS, NEVER, SECOND
@@ -31,6 +30,7 @@ from ..requests import (
 from ..sizes import record_sizes
 from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
+from .producer_partition import ProducerPartition
 
 TICK = 100 * MS
 SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
@@ -39,6 +39,7 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
+    # At most 29 attributes: of an object with more, CPython 3.11 neither stores them inline nor specializes method calls.
     def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
         super().__init__(FIRST_CLIENT + index, f"p{index}", parts)
         config = self.config
@@ -51,21 +52,12 @@ class Producer(Client):
         self.epoch = 0  # producer epoch, raised after a gap in the sequence (KIP-360)
         self.generated = 0
         self.finished = ops == 0
-        count = config.data_partitions
-        self._targets = range(config.partitions)  # the partitions that it writes
         self._op = 0
-        self._next_value = [0] * count
-        self._next_sequence = [0] * count
-        self._bump, self._has_gap = [False] * count, [False] * count  # before new batches; before all undecided ones
-        self._acked_until, self._given_up_until = [0] * count, [-1] * count  # sequence numbers in the epoch
-        self._epochs = [0] * count  # the producer epoch that each partition's sequence belongs to
-        self._queues: list[deque[ProducerBatch]] = [deque() for _ in range(count)]
-        self._partition_in_flight: list[list[ProducerBatch]] = [[] for _ in range(count)]
-        self._in_flight: dict[int, list[ProduceRequest]] = {b: [] for b in self._broker_ids}
+        self._partitions = [ProducerPartition(number) for number in range(config.data_partitions)]
+        self._in_flight: dict[int, list[ProduceRequest]] = {broker: [] for broker in self.connections}
         self._connecting: dict[int, ApiVersionsRequest] = {}
         self._outstanding = 0  # batches not yet decided
         self._sizes = record_sizes(config, self._rules.era.epochs_in_log)
-        self._retries_gaps = self._rules.renumbers_after_gap()
 
     def start(self, _: None = None) -> None:
         """Request metadata and begin to send."""
@@ -88,8 +80,7 @@ class Producer(Client):
 
     def _begin_send(self, partition: int) -> int:
         """Begin the operation that sends a partition's next value, and return the number of that value."""
-        number, op = self._next_value[partition], self.generated
-        self._next_value[partition] = number + 1
+        number, op = self._partitions[partition].take_value(), self.generated
         self._op = op
         self.generated = op + 1
         self._history.send(self.loop.now, self.name, op, self.index, partition, number)
@@ -99,14 +90,15 @@ class Producer(Client):
         """Add the value that the operation sends to the partition's open batch, or to a new one."""
         now = self.loop.now
         config = self.config
-        batch = self._open_batch(partition)
+        state = self._partitions[partition]
+        batch = state.open_batch()
         if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
             batch.is_open = False
             self._drain(None)
             batch = None
         if batch is None:
             batch = ProducerBatch(self.index, partition, number, now)
-            self._queues[partition].append(batch)
+            state.queue.append(batch)
             self._outstanding += 1
             self.loop.at(now + config.linger, self._drain)
         batch.count += 1
@@ -121,8 +113,7 @@ class Producer(Client):
 
     def _open_batch(self, partition: int) -> ProducerBatch | None:
         """The batch of a partition that takes more records."""
-        queue = self._queues[partition]
-        return queue[-1] if queue and queue[-1].is_open else None
+        return self._partitions[partition].open_batch()
 
     # --- sending
 
@@ -133,13 +124,13 @@ class Producer(Client):
         while True:
             ready: list[ProducerBatch] = []
             broker, size = NO_LEADER, 0
-            for partition in self._targets:
-                if not self._queues[partition]:
+            for state in self._partitions:
+                if not state.queue:
                     continue
-                leader = self.leaders[partition].leader
+                leader = self.leaders[state.number].leader
                 if leader in blocked or (broker != NO_LEADER and leader != broker):
                     continue
-                batch = self._ready(partition)
+                batch = self._ready(state)
                 if batch is None:
                     continue
                 if leader == NO_LEADER:
@@ -157,54 +148,43 @@ class Producer(Client):
                 return
             self._send(broker, ready)
 
-    def _ready(self, partition: int) -> ProducerBatch | None:
+    def _ready(self, partition: ProducerPartition) -> ProducerBatch | None:
         """The head of a partition's queue, which is not empty, if it may be sent now."""
-        if self.config.max_in_flight == 1 and self._partition_in_flight[partition]:
+        if self.config.max_in_flight == 1 and partition.in_flight:
             return None  # muted for all brokers: guaranteeMessageOrder, RecordAccumulator.mutePartition
-        batch, now = self._queues[partition][0], self.loop.now
-        if self._has_gap[partition] and not self._bump_epoch(partition):
+        batch, now = partition.queue[0], self.loop.now
+        if partition.has_gap and not self._bump_epoch(partition):
             return None
         if batch.attempts:
-            if now < batch.retry_at:
-                return None
-            if batch.sequence >= 0 and any(
-                other.sequence < batch.sequence for other in self._partition_in_flight[partition]
-            ):
-                return None  # earlier sequences first
-            return batch
+            is_late = batch.sequence >= 0 and partition.follows_in_flight(batch)
+            return None if now < batch.retry_at or is_late else batch  # earlier sequences first
         if batch.is_open and now < batch.created + self.config.linger:
             return None
-        return None if self._bump[partition] and not self._bump_epoch(partition) else batch
+        return None if partition.needs_epoch and not self._bump_epoch(partition) else batch
 
-    def _bump_epoch(self, partition: int) -> bool:
+    def _bump_epoch(self, partition: ProducerPartition) -> bool:
         """Number a partition's batches from 0 in a new epoch, because one before them is missing (KIP-360).
 
         Returns whether it did: it waits until none is in flight. Simplification: InitProducerId grants it at once.
         """
-        if self._partition_in_flight[partition]:
+        if partition.in_flight:
             return False
         self.epoch += 1
-        self._bump[partition] = self._has_gap[partition] = False
-        self._epochs[partition] = self.epoch
-        self._next_sequence[partition] = self._acked_until[partition] = 0
-        self._given_up_until[partition] = -1
-        for batch in self._queues[partition]:
-            batch.sequence = -1  # numbered when it is sent
+        partition.start_epoch(self.epoch)
         return True
 
     def _send(self, broker: int, batches: list[ProducerBatch]) -> None:
         config = self.config
         for batch in batches:
-            self._queues[batch.partition].popleft()
+            state = self._partitions[batch.partition]
+            state.queue.popleft()
             batch.is_open = False
             batch.attempts += 1
             if config.idempotence and batch.sequence < 0:
-                batch.pid = self.pid
-                batch.producer_epoch = self._epochs[batch.partition]
-                batch.sequence = self._next_sequence[batch.partition]
-                self._next_sequence[batch.partition] += batch.count
+                batch.pid, batch.producer_epoch, batch.sequence = self.pid, state.epoch, state.next_sequence
+                state.next_sequence += batch.count
             if config.acks:
-                self._partition_in_flight[batch.partition].append(batch)
+                state.in_flight.append(batch)
         connection, now = self.connections[broker], self.loop.now
         request = ProduceRequest(
             self.node, broker, now, self.on_produced, self.on_closed, connection, batches, config.acks
@@ -225,7 +205,7 @@ class Producer(Client):
         request.is_closed = True
         self._in_flight[request.broker].remove(request)
         for batch in request.batches:
-            in_flight = self._partition_in_flight[batch.partition]
+            in_flight = self._partitions[batch.partition].in_flight
             if batch in in_flight:
                 in_flight.remove(batch)
         return True
@@ -238,15 +218,16 @@ class Producer(Client):
             error, base = request.results[index]
             if batch.is_done:
                 continue
+            state = self._partitions[batch.partition]
             if error in (NONE, DUPLICATE):
                 self._on_acknowledged(batch, base)
-            elif error == OUT_OF_ORDER and (self._retries_gaps or self._follows_another(batch)):
-                self._has_gap[batch.partition] |= self._retries_gaps and self._finds_gap(batch)
+            elif error == OUT_OF_ORDER and (self._retries_gaps() or state.follows_another(batch)):
+                state.has_gap |= self._retries_gaps() and state.finds_gap(batch)
                 self._retry(batch, error)
             elif error == TOO_LARGE and batch.count > 1:
                 self._split(batch)
             elif error in (TOO_LARGE, OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
-                self._bump[batch.partition] = True
+                state.needs_epoch = True
                 self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
             else:
                 if error in (NOT_ENOUGH_AFTER, TIMED_OUT):
@@ -266,17 +247,13 @@ class Producer(Client):
 
     def _on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
-        self._acked_until[batch.partition] = max(self._acked_until[batch.partition], batch.sequence + batch.count)
+        state = self._partitions[batch.partition]
+        state.acked_until = max(state.acked_until, batch.sequence + batch.count)
         self._complete(batch, "ok", NONE, base)
 
-    def _finds_gap(self, batch: ProducerBatch) -> bool:
-        """Whether it is next, so that a refusal proves that acknowledged records are lost or one was given up."""
-        return batch.sequence in (self._acked_until[batch.partition], self._given_up_until[batch.partition])
-
-    def _follows_another(self, batch: ProducerBatch) -> bool:
-        """Whether a batch with an earlier sequence number is undecided."""
-        undecided = (*self._queues[batch.partition], *self._partition_in_flight[batch.partition])
-        return any(0 <= b.sequence < batch.sequence and b.producer_epoch == batch.producer_epoch for b in undecided)
+    def _retries_gaps(self) -> bool:
+        """Whether batches after a gap in the sequence are retried in a new epoch."""
+        return self._rules.renumbers_after_gap()
 
     def on_closed(self, request: Request) -> None:
         """The connection closed: its requests get no response, and their batches may have been written.
@@ -300,11 +277,11 @@ class Producer(Client):
 
     def _close_connections(self) -> None:
         """Forget all batches, as the application closes the producer. What is under way may still arrive."""
-        for partition, queue in enumerate(self._queues):
-            for batch in (*queue, *self._partition_in_flight[partition]):
+        for state in self._partitions:
+            for batch in (*state.queue, *state.in_flight):
                 batch.is_done = True
-            queue.clear()
-            self._partition_in_flight[partition] = []
+            state.queue.clear()
+            state.in_flight.clear()
         for broker, requests in self._in_flight.items():
             for request in requests:
                 request.is_closed = True
@@ -338,7 +315,7 @@ class Producer(Client):
             self._give_up(batch, error)
             return
         batch.retry_at = now + self.config.retry_backoff
-        queue = self._queues[batch.partition]
+        queue = self._partitions[batch.partition].queue
         place = 0
         while place < len(queue) and 0 <= queue[place].sequence < batch.sequence:
             place += 1
@@ -347,8 +324,8 @@ class Producer(Client):
 
     def _give_up(self, batch: ProducerBatch, error: str) -> None:
         if batch.sequence >= 0:
-            self._bump[batch.partition] = True
-            self._given_up_until[batch.partition] = batch.sequence + batch.count
+            state = self._partitions[batch.partition]
+            state.needs_epoch, state.given_up_until = True, batch.sequence + batch.count
         self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
@@ -374,26 +351,25 @@ class Producer(Client):
             return
         self.loop.at(now + TICK, self._tick)
         config = self.config
-        if config.added_partitions and now >= self.metadata_at + config.metadata_age:
+        if config.added_partitions and now >= self._metadata.updated_at + config.metadata_age:
             self.refresh()
-        for broker in self._broker_ids:
-            waiting = self._in_flight[broker]
+        for broker, waiting in self._in_flight.items():
             # With acks=0 the socket buffer of a blocked connection is full.
             since = waiting[0].sent if waiting else now if config.acks else self.connections[broker].blocked_since
             if now - since > config.request_timeout:
                 self._on_disconnected(broker)
         for broker in [b for b, request in self._connecting.items() if now - request.sent > SETUP_TIMEOUT]:
             self._connect(broker)
-        for partition in self._targets:
-            queue = self._queues[partition]
+        for state in self._partitions:
+            queue = state.queue
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()
                 batch.is_open = False
                 self._give_up(batch, "TIMED_OUT")
-            for batch in list(self._partition_in_flight[partition]):
+            for batch in list(state.in_flight):
                 if now >= batch.created + config.delivery_timeout and not batch.is_done:
                     batch.ambiguous = True
                     self._give_up(batch, "TIMED_OUT")
-            if queue and self.leaders[partition].leader == NO_LEADER:
+            if queue and self.leaders[state.number].leader == NO_LEADER:
                 self.refresh()
         self._drain(None)

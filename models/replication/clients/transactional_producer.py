@@ -20,6 +20,7 @@ from ..producer_batch import ProducerBatch
 from ..requests import INVALID_STATE, TIMED_OUT, Request
 from .client import ClientParts
 from .producer import Producer
+from .producer_partition import ProducerPartition
 
 IDLE, INITIALISING, OPEN, ENDING = "idle", "initialising", "open", "ending"
 CONCURRENT_BACKOFF = 20 * MS  # TransactionManager.ADD_PARTITIONS_RETRY_BACKOFF_MS
@@ -35,7 +36,6 @@ class TransactionalProducer(Producer):
         self.id = "tx" if self.config.transactions == "shared" else f"tx-{self.name}"
         self.transactions = transactions
         self.pid = self.epoch = -1
-        self._retries_gaps = False  # the transaction fails
         self._phase = IDLE
         self._request: TransactionRequest | GroupRequest | None = None  # to a coordinator, in flight
         self._retry_at = 0
@@ -107,9 +107,7 @@ class TransactionalProducer(Producer):
         return {}
 
     def _next(self, partition: int) -> SentValue:
-        value = self._next_value[partition]
-        self._next_value[partition] = value + 1
-        return SentValue(partition, value)
+        return SentValue(partition, self._partitions[partition].take_value())
 
     def _send_value(self, sent: SentValue) -> None:
         assert self._transaction is not None
@@ -122,9 +120,8 @@ class TransactionalProducer(Producer):
     def _end(self) -> None:
         """Commit or abort."""
         self._phase = ENDING
-        for queue in self._queues:
-            if queue:
-                queue[-1].is_open = False
+        for state in self._partitions:
+            state.close_batch()
         if not self._commits:
             self._drop_unsent()
         self._drain(None)
@@ -132,19 +129,22 @@ class TransactionalProducer(Producer):
 
     def _drop_unsent(self) -> None:
         """Drop the batches that were not sent when an abort begins (RecordAccumulator.abortUndrainedBatches)."""
-        for queue in self._queues:
-            for batch in [batch for batch in queue if not batch.attempts]:
-                queue.remove(batch)
+        for state in self._partitions:
+            for batch in [batch for batch in state.queue if not batch.attempts]:
+                state.queue.remove(batch)
                 batch.is_done = True
                 self._outstanding -= 1
 
     # --- batches
 
-    def _ready(self, partition: int) -> ProducerBatch | None:
-        queue = self._queues[partition]
+    def _retries_gaps(self) -> bool:
+        return False  # the transaction fails
+
+    def _ready(self, partition: ProducerPartition) -> ProducerBatch | None:
+        queue = partition.queue
         if not queue or (self._failed and not queue[0].attempts):
             return None
-        if partition not in self._added and not self._rules.bumps_epoch_at_end():
+        if partition.number not in self._added and not self._rules.bumps_epoch_at_end():
             return None
         return super()._ready(partition)
 
@@ -162,7 +162,7 @@ class TransactionalProducer(Producer):
         batch.is_done = True
         batch.ops = []
         self._outstanding -= 1
-        self._bump[batch.partition] = False
+        self._partitions[batch.partition].needs_epoch = False
         if outcome != "ok":
             self._needs_epoch = self._needs_epoch or batch.attempts > 0
             self._failed = self._failed or error
@@ -261,8 +261,8 @@ class TransactionalProducer(Producer):
             return
         self.pid, self.epoch = pid, epoch
         self._needs_epoch = False
-        self._next_sequence = [0] * len(self._next_sequence)
-        self._epochs = [epoch] * len(self._epochs)
+        for state in self._partitions:
+            state.start_epoch(epoch)
 
     # --- ends
 
