@@ -39,7 +39,7 @@ SETUP_TIMEOUT = 10 * SECOND  # socket.connection.setup.timeout.ms
 class Producer(Client):
     """RecordAccumulator and Sender in one; the values of each partition are numbered from 0."""
 
-    # At most 29 attributes: of an object with more, CPython 3.11 neither stores them inline nor specializes method calls.
+    # At most 29 attributes: CPython 3.11 does not specialize method calls on objects with more.
     def __init__(self, index: int, ops: int, parts: ClientParts, rng: Random) -> None:
         super().__init__(FIRST_CLIENT + index, f"p{index}", parts)
         config = self.config
