@@ -35,14 +35,17 @@ def was_killed(timeline: Timeline, broker: str, since: int | None, until: int | 
 
 
 def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
-    """The facts that prove a broker absent at a time: its death, or a fault on it that had not ended."""
+    """The facts that prove a replica absent: its broker died, a fault on it lasted, or its log directory had failed."""
     if broker is None or at is None:
         return []
-    lives = [e for time, e in timeline.life_of(broker) if time <= at]
-    died = death_facts(timeline, broker, at) if lives and lives[-1].kind == "died" else []
+    lives = [(time, e) for time, e in timeline.life_of(broker) if time <= at]
+    died = death_facts(timeline, broker, at) if lives and lives[-1][1].kind == "died" else []
     hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
     lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in INSTANT_FAULTS]
-    return [*died, *lasting]
+    started = max((time for time, e in lives if e.kind == "started"), default=-MAX_INT64)
+    errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
+    offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]
+    return [*died, *lasting, *offline[:1]]
 
 
 def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, recorded_only: bool = False) -> bool:

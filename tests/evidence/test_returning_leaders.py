@@ -123,3 +123,23 @@ def test_a_replica_that_was_killed_too_is_no_eligible_leader():
     assert measure(fault("kill", "2", 8)) == "replicas that do not fail together (broker.rack)"
     assert measure(fault("shutdown", "2", 8)).startswith("eligible leader replicas")
     assert measure(fault("kill", "2", 14)).startswith("eligible leader replicas")  # after the election
+
+
+DISK_FAILED = (
+    "WARN [ReplicaManager broker=1] Broker 1 stopped fetcher for partitions __consumer_offsets-0,{} and stopped moving"
+    " logs for partitions  because they are in the failed log directory /lab/disk2. (kafka.server.ReplicaManager)"
+)
+
+
+@pytest.mark.parametrize(
+    ("failed", "restarted", "is_shown"), [("orders-0", (), True), ("a-1", (), False), ("orders-0", (8,), False)]
+)
+def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_shown):
+    """As a broker with two disks of which one was full: it lived on, and an out-of-sync replica was elected."""
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    faults = [fault("restart", "1", at) for at in restarted]
+    disk = server_log("1", (7, DISK_FAILED.format(failed)))
+    explained = explain_loss(timeline(AFTER, meta=meta, events=[disk], faults=faults), lost())
+    assert explained.cause == "unclean-election"
+    shown = [fact.sentence for fact in explained.chain if fact.kind == "disk-failed"]
+    assert shown == ["the log directory of orders-0 on broker 1 failed (/lab/disk2), so it is offline"] * is_shown
