@@ -53,10 +53,14 @@ class EventLoop:
 
     def __init__(self) -> None:
         self.now = 0
-        self.processed = 0
         self.stopped = False
         self._order = 0
         self._heap: list[tuple[int, int, Action, Any]] = []
+
+    @property
+    def processed(self) -> int:
+        """How many events were processed."""
+        return self._order - len(self._heap)
 
     def at(self, time: int, action: Action, argument: Any = None) -> None:
         """Run `action(argument)` at `time`, which is now or later."""
@@ -71,7 +75,6 @@ class EventLoop:
     def run(self, until: int) -> None:
         """Process events up to and including `until`, or until the loop is stopped."""
         heap, pop = self._heap, heappop
-        count = 0
         while True:  # CPython 3.11 only specializes loops that jump back unconditionally
             if not heap or self.stopped:
                 break
@@ -81,8 +84,6 @@ class EventLoop:
                 break
             self.now = time
             action(argument)
-            count += 1
-        self.processed += count
 
 
 Timer = EventLoop | PausableTimer  # the clock of a process
