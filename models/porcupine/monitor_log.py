@@ -18,14 +18,12 @@ def place_appends(h: PartHistory, units: Int32s, word_start: Int32s, local_of: I
 
     The source of an offset is the operation that returned it.
     """
-    count, appends, length = len(h.call), 0, 0
-    for i in range(count):
-        appends += h.instruction[i] == APPEND
+    count, appends, length = len(h.call), np.count_nonzero(h.instruction == APPEND), 0
     position, source = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     owner, appender = np.full(appends + 1, -1, np.int32), np.full(h.values, -1, np.int32)
     value_at, shown_by = np.full(appends + 1, UNSEEN, np.int32), np.full(appends + 1, -1, np.int32)
     verdict, witness = -1, no_witness()
-    for i in range(count):
+    for i in range(count):  # appends that returned their offset
         if h.instruction[i] != APPEND:
             continue
         value, offset = h.value[i], h.extra[i]
@@ -43,26 +41,24 @@ def place_appends(h: PartHistory, units: Int32s, word_start: Int32s, local_of: I
             owner[offset], shown_by[offset], value_at[offset] = i, i, value
             position[i], source[i] = offset, i
             length = max(length, offset + 1)
-    for i in range(count):
-        if h.end[i] == h.never or (h.instruction[i] != LENGTH and h.instruction[i] != SLICE):
+    for i in range(count):  # lengths that were returned, and slices with their values
+        is_slice = h.instruction[i] == SLICE
+        if h.end[i] == h.never or not (is_slice or h.instruction[i] == LENGTH):
             continue
-        first = word_start[h.value[i]] if h.instruction[i] == SLICE else 0
-        known = h.value[i]
-        if h.instruction[i] == SLICE:
-            known = h.extra[i] + word_start[h.value[i] + 1] - first
-            position[i] = known
+        known, first, end = h.value[i], 0, 0
+        if is_slice:
+            first, end = word_start[known], word_start[known + 1]
+            position[i] = known = h.extra[i] + end - first
         if known > appends:
             return ILLEGAL, np.array([i], np.int32), position, source, length
         length = max(length, known)
-        if h.instruction[i] != SLICE:
-            continue
-        for place in range(known - h.extra[i]):
+        for place in range(end - first):
             value, offset = local_of[units[first + place]], h.extra[i] + place
             if value_at[offset] == UNSEEN:
                 value_at[offset], shown_by[offset] = value, i
             elif value_at[offset] != value:
                 return ILLEGAL, np.array([shown_by[offset], i], np.int32), position, source, length
-    for offset in range(length):
+    for offset in range(length):  # appends that did not: their value identifies them
         if verdict >= 0 or owner[offset] >= 0:
             continue
         if value_at[offset] == UNSEEN:
