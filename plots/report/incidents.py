@@ -6,7 +6,7 @@ Each list is bounded, and comes with the number of items left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,34 +139,38 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     Losses that the configuration permits have causes too, but are not breaches.
     """
     violations = [one for one in incidents if one.severity == "violation"]
-    breaches, losses = [one for one in violations if one.is_explained], [one for one in violations if one.lost]
-    if not breaches:
+    if not any(one.is_explained for one in violations):
         return []
     unknown = [one for one in violations if not one.has_known_cause and (one.is_explained or one.lost)]
-    causes: dict[str, Sequence[str]] = {}
-    for one in sorted(breaches, key=lambda one: not one.lost):
+    causes: dict[str, Incident] = {}  # by its name, an incident of each cause, rather one with a loss
+    for one in sorted(violations, key=lambda one: not one.lost):
         if one.has_known_cause:
-            causes.setdefault(one.cause, one.prevented_by)
+            causes.setdefault(one.cause, one)
     if not causes:
         return ["The cause is not known."]
-    of_losses = {one.cause for one in losses if one.has_known_cause}
-    sentences = ["The cause of the loss is not known."] if losses and not of_losses else []
+    has_losses = any(one.lost for one in violations)
+    explains_loss = any(one.lost for one in causes.values())
+    sentences = ["The cause of the loss is not known."] if has_losses and not explains_loss else []
     named: set[str] = set()
-    for cause, measures in list(causes.items())[:MAX_BLAMED]:
-        new = [measure for measure in measures if measure not in named]
-        prevented = either(new if len(new) == len(measures) else ["the same", *new])
-        named.update(measures)
-        of_what = " of other breaches" if losses and cause not in of_losses else ""
-        prevention = f" Prevented by: {prevented}." if measures else ""
-        sentences.append(f"Cause{of_what}: {_cause_sentence(cause)}.{prevention}")
+    for one in [*causes.values()][:MAX_BLAMED]:
+        of_what = " of other breaches" if has_losses and not one.lost else ""
+        sentences.append(f"Cause{of_what}: {_cause_sentence(one.cause)}.{_prevention(one.prevented_by, named)}")
+        named.update(one.prevented_by)
     if len(causes) > MAX_BLAMED:
         sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
     records = sum(one.records for one in unknown)
-    if records and of_losses:
+    if records and explains_loss:
         sentences.append(f"The cause of {records:,} of the lost writes is not known.")
     if not all(one.lost for one in unknown):
         sentences.append("The cause of the other breaches is not known.")
     return sentences
+
+
+def _prevention(measures: Sequence[str], named: set[str]) -> str:
+    """What prevents a cause, as a sentence; measures that were `named` before are "the same"."""
+    new = [measure for measure in measures if measure not in named]
+    prevented = either(new if len(new) == len(measures) else ["the same", *new])
+    return f" Prevented by: {prevented}." if measures else ""
 
 
 def _cause_sentence(cause: str) -> str:
@@ -248,27 +252,31 @@ def timeline(
     """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
     The least severe kinds are left out first, and of one kind the latest moments."""
-    moments: list[RankedMoment] = []
-    for band in figures["faults"]:
-        nodes, place = nodes_of(band["nodes"]) if band["nodes"] else "", band.get("place", "")
-        named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
-        moments.append(RankedMoment(0, band["from"], "fault", f"fault: {named}"))
-        if band["to"] not in (None, band["from"]):
-            ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
-            moments.append(RankedMoment(0, band["to"], "heal", f"fault ended: {ended}"))
     unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
     known = [one for one in incidents if one.has_known_cause and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
-    for rank, entry in enumerate(listed):
-        for finding in [entry.finding, *entry.others]:
+    moments = [*_faults(figures)]
+    for rank, entry in enumerate(listed, 1):
+        for finding in (entry.finding, *entry.others):
             if finding["id"] not in dated and not of_brokers(finding):
-                moments += _moments_of(finding, figures["times"].get(finding["id"]), rank + 1)
+                moments += _moments_of(finding, figures["times"].get(finding["id"]), rank)
     moments += [*_facts(known, figures), *_leadership(figures)]
     chosen = sorted(moments, key=lambda moment: (moment.rank, moment.time))[:MAX_MOMENTS]
     chosen.sort(key=lambda moment: (moment.time, moment.rank))
     started = figures["started_at"]
     shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in chosen]
     return shown, len(moments) - len(chosen)
+
+
+def _faults(figures: dict[str, Any]) -> Iterator[RankedMoment]:
+    """The begin and the end of each fault."""
+    for band in figures["faults"]:
+        nodes, place = nodes_of(band["nodes"]) if band["nodes"] else "", band.get("place", "")
+        named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
+        yield RankedMoment(0, band["from"], "fault", f"fault: {named}")
+        if band["to"] not in (None, band["from"]):
+            ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
+            yield RankedMoment(0, band["to"], "heal", f"fault ended: {ended}")
 
 
 def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMoment]:
@@ -282,9 +290,8 @@ def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMom
     return [RankedMoment(0, time, "fact", text) for time, text in dated if time is not None]
 
 
-def _leadership(figures: dict[str, Any]) -> list[RankedMoment]:
+def _leadership(figures: dict[str, Any]) -> Iterator[RankedMoment]:
     """Leader changes and truncations of partitions that have figures but no cause with these facts."""
-    moments: list[RankedMoment] = []
     for part in figures["partitions"]:
         replicas = part.get("replicas")
         if not replicas or part.get("causes"):
@@ -294,11 +301,10 @@ def _leadership(figures: dict[str, Any]) -> list[RankedMoment]:
             if term["time"] is not None:
                 how = f" ({term['how']})" if term["how"] else ""
                 text = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
-                moments.append(RankedMoment(1, term["time"], "fact", text))
+                yield RankedMoment(1, term["time"], "fact", text)
         for time, broker, end, was in replicas["cuts"]:
             before = f" from offset {was}" if was is not None else ""
-            moments.append(RankedMoment(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}"))
-    return moments
+            yield RankedMoment(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}")
 
 
 def _moments_of(finding: Record, times: Record | None, rank: int) -> list[RankedMoment]:
