@@ -201,7 +201,7 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
         if kind == "skip":
             continue
         token, position = match.group(), match.start()
-        if kind == "atom" and token in atoms:
+        if token in atoms:
             form = atoms[token]
         elif kind in ("open", "discard", "tag"):
             if len(stack) >= bottom + MAX_DEPTH:
@@ -219,7 +219,7 @@ def forms(text: str, exact: bool = False, unwrap: bool = False) -> Iterator[tupl
             if exact and isinstance(form, Map) and any(frame.opener in _CLOSERS for frame in stack[bottom:]):
                 form = FrozenMap(form.items())
         else:
-            form = _atom(token, position) if kind == "atom" else _leaf(str(kind), token, position)
+            form = _scalar(str(kind), token, position)
             if exact and form is not None and type(form) not in (int, str):
                 form = Word(token)
             if exact and kind == "atom" and len(atoms) < MAX_CACHED_ATOMS:
@@ -297,8 +297,10 @@ def _number(token: str, position: int) -> int | float | Decimal | Fraction:
     raise EdnError(_shown(token), "a number", position)
 
 
-def _leaf(kind: str, token: str, position: int) -> Any:
-    """A string, a regular expression, a character or a symbolic value."""
+def _scalar(kind: str, token: str, position: int) -> Any:
+    """The form of a token: an atom, a string, a regular expression, a character or a symbolic value."""
+    if kind == "atom":
+        return _atom(token, position)
     if kind == "string":
         return token[1:-1] if "\\" not in token else _unescape(token[1:-1], position)
     if kind == "regex":

@@ -13,7 +13,7 @@ from typing import Any
 from .contents import TRANSACTIONS
 from .edn import INT, KEY, dumps, vector_of
 from .lines import MalformedError
-from .transaction_lines import SEPARATOR, Format, Transactions, parse_transactions
+from .transaction_lines import SEPARATOR, Format, Transactions, begins_as_edn, parse_transactions
 
 NAME = "elle-append"
 CONTENT = TRANSACTIONS
@@ -23,7 +23,7 @@ _STEP = rf"\[:(?:append {KEY} {INT}|r {KEY}(?: (?:nil|{vector_of(INT)}))?)\]"
 
 def recognises(head: bytes) -> bool:
     """Whether the first bytes have an append."""
-    return _APPEND.search(head) is not None and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[", b";", b"#")
+    return begins_as_edn(head) and _APPEND.search(head) is not None
 
 
 def _list_text(value: Any) -> str:

@@ -11,7 +11,7 @@ import re
 
 from .contents import TRANSACTIONS
 from .edn import INT, KEY, dumps
-from .transaction_lines import Format, Transactions, parse_transactions
+from .transaction_lines import Format, Transactions, begins_as_edn, parse_transactions
 
 NAME = "elle-register"
 CONTENT = TRANSACTIONS
@@ -21,12 +21,7 @@ _STEP = rf"\[:(?:w {KEY} {INT}|r {KEY}(?: (?:nil|{INT}))?)\]"
 
 def recognises(head: bytes) -> bool:
     """Whether the first bytes have a transaction of reads and writes."""
-    return _TRANSACTION.search(head) is not None and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (
-        b"{",
-        b"[",
-        b";",
-        b"#",
-    )
+    return begins_as_edn(head) and _TRANSACTION.search(head) is not None
 
 
 def parse(blob: bytes, source: str = "") -> Transactions:  # noqa: ARG001

@@ -53,6 +53,11 @@ class Transactions(NamedTuple):
     quarantine: pl.DataFrame
 
 
+def begins_as_edn(head: bytes) -> bool:
+    """Whether the first bytes begin with a map, a vector, a comment or a tag."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[", b";", b"#"))
+
+
 def parse_transactions(blob: bytes, form: Format) -> Transactions:
     """The tables of complete lines; it never raises."""
     lines = blob.split(b"\n")
