@@ -47,6 +47,7 @@ POLICY = "group.consumer.migration.policy"
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
 MAX_LONG = (1 << 63) - 1  # Kafka's default of flush.messages and flush.ms
 UNLIMITED = ("retention.ms", "retention.bytes")  # where Kafka's -1 is no limit
+TYPES = {bool: "true or false", int: "a whole number", str: "text"}
 UNITS = {".ms": MS, ".seconds": SECOND, ".minutes": 60 * SECOND}
 OPTIONS: dict[str, Option] = {
     name: Option(
@@ -69,18 +70,12 @@ def parse(name: str, value: Any) -> tuple[str, Any]:
     if option is None:
         raise ConfigError(f"unknown configuration {name!r}")
     kind = option.type
-    if name == "acks" and value in ("all", "-1", -1):
-        return "acks", -1
-    if name == "acks" and value in ("0", "1"):
-        value = int(value)
-    if kind is bool and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be true or false, not {value!r}")
-    if kind is int and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{name} must be a whole number, not {value!r}")
-    if kind is str and not isinstance(value, str):
-        raise ConfigError(f"{name} must be text, not {value!r}")
+    if name == "acks" and value in ("all", "-1", "0", "1"):
+        value = -1 if value == "all" else int(value)
+    if kind in TYPES and type(value) is not kind:
+        raise ConfigError(f"{name} must be {TYPES[kind]}, not {value!r}")
     if kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not option.least <= value <= option.most:
+        if type(value) not in (int, float) or not option.least <= value <= option.most:
             raise ConfigError(f"{name} must be a number from {option.least} to {option.most}, not {value!r}")
         return option.attribute, float(value)
     if option.choices and value not in option.choices:
