@@ -94,17 +94,16 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
     if partly:
         # Each rule reports where these logs could change its answer.
         return assumption(name, False, f"logs are incomplete: {some(partly, separator='; ')}", ())
-    single = [part for part, about in coverage if len(about["brokers"]) < 2]
-    unassigned = [part for part, about in coverage if part in single and not about["empty"] and not about["assigned"]]
+    single = [(part, about) for part, about in coverage if len(about["brokers"]) < 2]
+    unassigned = [part for part, about in single if not about["empty"] and not about["assigned"]]
     if unassigned:
         sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
         return assumption(name, False, f"{sentence}, so divergence cannot be checked", rules_assuming("replicas"))
     if len(single) == len(coverage):
-        empty = any(about.get("empty") for _, about in coverage)
+        empty = any(about["empty"] for _, about in coverage)
         sentence = "one log has records, the others are empty" if empty else "one log was collected"
-        return assumption(
-            name, True, f"{sentence} for each partition ({some(single)}): there is nothing to compare", ()
-        )
+        where = f"for each partition ({some([part for part, _ in single])})"
+        return assumption(name, True, f"{sentence} {where}: there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in coverage for snapshot in about["snapshots"]})
     when = [f"in {plural(len(snapshots), 'snapshot')}"] if snapshots else []
     when += ["at the end"] if any(about["at the end"] for _, about in coverage) else []
@@ -127,18 +126,17 @@ def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[R
     # The records of one partition may bound a clock, and those of another not.
     found = [item for _, evidence in coverage for item in evidence["clocks"].items()]
     clocks = dict(sorted(found, key=lambda item: (item[1]["doubtful"], item[1]["ahead"] != 0)))
-    if clocks and not has_clients and not any(clock["bounded"] or clock["ahead"] for clock in clocks.values()):
+    unbounded = sorted(broker for broker, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
+    if clocks and not has_clients and len(unbounded) == len(clocks):
         sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
         yield assumption("brokers' clocks are UTC", True, sentence, ())
         return
     name = "brokers' clocks fit the history"
-    doubtful = [clock for clock in clocks.values() if clock["doubtful"]]
-    if doubtful and all(clock["by_records"] for clock in doubtful):
+    if doubtful := [clock for clock in clocks.values() if clock["doubtful"]]:
         sentence = "; ".join(clock["description"] for clock in doubtful[:MAX_NAMED])
-        yield assumption("causes use no doubtful clock", True, sentence, ())
+        by_records = all(clock["by_records"] for clock in doubtful)
+        yield assumption("causes use no doubtful clock" if by_records else name, by_records, sentence, ())
         return
-    conflicts = [clock["description"] for clock in doubtful]
-    unbounded = sorted(broker for broker, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
     bounded = sorted(clocks.keys() - set(unbounded))
     shifted = [clock["description"] for clock in clocks.values() if clock["ahead"]]
     sentences = [f"clocks were corrected: {'; '.join(shifted[:MAX_NAMED])}"] if shifted else []
@@ -146,9 +144,7 @@ def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[R
         sentences.append(f"the faults of the history agree with the logs of {brokers(bounded)}")
     if unbounded:
         sentences.append(f"no event bounds the clock of {brokers(unbounded)}, so it is taken as UTC")
-    if conflicts:
-        yield assumption(name, False, "; ".join(conflicts[:MAX_NAMED]), ())
-    elif clocks:
+    if clocks:
         yield assumption(name, True, "; ".join(sentences), ())
 
 

@@ -34,19 +34,22 @@ def link_consequences(findings: list[Finding], p: Partition | None = None) -> li
     of_losses, of_absent = _ByOffset.of(losses), _ByOffset.of(absent)
     replaced = _replaced_witnesses(findings, of_losses, p)
     related: dict[str, list[str]] = {}
+
+    def relate(one: str, other: str) -> None:
+        related.setdefault(one, []).append(other)
+        related.setdefault(other, []).append(one)
+
     for finding in findings:
         for loss in _losses_of(finding, of_losses, lost_by_value) or replaced.get(finding.id, []):
-            related.setdefault(finding.id, []).append(loss.id)
-            related.setdefault(loss.id, []).append(finding.id)
+            relate(finding.id, loss.id)
         if finding.rule not in LOSSES and finding.id not in related:
             related[finding.id] = [loss.id for loss in _losses_of(finding, of_absent, absent_by_value)]
     previous: dict[tuple[str | None, int | None, int], str] = {}
     for loss in losses:
         if loss.event is not None:
             key = (loss.topic, loss.partition, loss.event)
-            if (before := previous.get(key)) is not None:
-                related.setdefault(loss.id, []).append(before)
-                related.setdefault(before, []).append(loss.id)
+            if key in previous:
+                relate(loss.id, previous[key])
             previous[key] = loss.id
     return [replace(finding, related=related.get(finding.id, finding.related)) for finding in findings]
 

@@ -96,15 +96,10 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
     last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots[1:]]
-    low, high = [], []
-    for restart, boot in zip(restarts, times[1:], strict=True):
-        high.append(boot - (started + restart.invoked // 1_000_000))
-    if len(restarts) == len(kills):
-        for kill, line in zip(kills, last_lines, strict=True):
-            if line is None:
-                continue
-            low.append(line - (started + kill.completed // 1_000_000) - KILL_SLACK_MS)
-    highest, lowest = min(high), max(low) if low else min(high) - 60_000
+    high = [boot - (started + restart.invoked // 1_000_000) for restart, boot in zip(restarts, times[1:], strict=True)]
+    ends = zip(kills, last_lines, strict=True) if len(kills) == len(restarts) else ()
+    low = [line - (started + kill.completed // 1_000_000) - KILL_SLACK_MS for kill, line in ends if line is not None]
+    highest, lowest = min(high), max(low, default=min(high) - 60_000)
     # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.
     if lowest > highest or lowest > DAY_MS or highest < -DAY_MS:
         return Clock(broker, 0, lowest, highest, has_conflict=True)

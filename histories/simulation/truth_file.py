@@ -60,14 +60,9 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     read = sum(one.ack.count for one in gone if one.was_read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.cause for one in gone))
-    duplicates: list[Repeat] = []
-    reordered: list[Repeat] = []
-    for partition in range(config.data_partitions):
-        log = cluster.leader_log(partition)
-        if log is not None:
-            repeats = find_repeats(log, partition)
-            duplicates += repeats.duplicates
-            reordered += repeats.reordered
+    logs = {p: log for p in range(config.data_partitions) if (log := cluster.leader_log(p)) is not None}
+    repeats = [find_repeats(log, p) for p, log in logs.items()]
+    duplicates = [one for found in repeats for one in found.duplicates]
     if config.compacts:
         duplicates = _with_values(config, duplicates)
     ledger = cluster.ledger
@@ -91,7 +86,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "losses": _losses(config, gone, named),
         "divergent": divergent,
         "duplicates": [_repeat(config, one) for one in duplicates],
-        "reordered": [_repeat(config, one) for one in reordered],
+        "reordered": [_repeat(config, one) for found in repeats for one in found.reordered],
         # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
@@ -99,11 +94,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
             for p in range(config.data_partitions)
             for ack, before in offset_regressions(ledger.acks[p])
         ],
-        "log_start": {
-            name_of(p): log.start
-            for p in range(config.data_partitions)
-            if (log := cluster.leader_log(p)) is not None and log.start > 0
-        },
+        "log_start": {name_of(p): log.start for p, log in logs.items() if log.start > 0},
         "ack_latency_ms": ack_latency(cluster),
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
