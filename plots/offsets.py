@@ -118,22 +118,8 @@ def title_of(part: dict[str, Any]) -> str:
     """The result that the map shows, in one sentence."""
     name, offsets = style.printable(part["name"]), part["offsets"]
     spans = [(first, last) for first, last, kinds in offsets["blocks"] if kinds.keys() & {"lost", "lost-read"}]
-    found = breaches(offsets)
-    if not part["lost"] and found:
-        first, last, rule = found[0]
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        if rule == "consumer-loss":
-            were = "was" if first == last and not more else "were"
-            return f"{name}: {span(first, last)}{more} {were} never handled by their group; no write was lost"
-        return f"{name}: {rule} at {span(first, last)}{more}; no loss found"
     if not part["lost"]:
-        permitted = [(first, last) for first, last, rule, *_ in offsets["findings"] if rule == "consumer-loss"]
-        if permitted:  # a violation has returned above
-            first, last = permitted[0]
-            are = "is" if first == last else "are"
-            return f"{name}: no write was lost; {span(first, last)} {are} older than their group, not handled"
-        among = "at" if offsets["first"] == offsets["last"] else "among"
-        return f"{name}: no loss found {among} {span(offsets['first'], offsets['last'])}"
+        return f"{name}: {_without_loss(offsets)}"
     where = span(spans[0][0], spans[-1][1]) if spans else "offsets unknown"
     has_readers = offsets["readers"] or offsets["readers_left_out"]
     unread = "none read by a recorded consumer" if has_readers else "no consumer is recorded"
@@ -141,6 +127,24 @@ def title_of(part: dict[str, Any]) -> str:
         part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
     )
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
+
+
+def _without_loss(offsets: dict[str, Any]) -> str:
+    """The result for a partition that lost nothing."""
+    if found := breaches(offsets):
+        first, last, rule = found[0]
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        if rule != "consumer-loss":
+            return f"{rule} at {span(first, last)}{more}; no loss found"
+        were = "was" if first == last and not more else "were"
+        return f"{span(first, last)}{more} {were} never handled by their group; no write was lost"
+    permitted = [(first, last) for first, last, rule, *_ in offsets["findings"] if rule == "consumer-loss"]
+    if permitted:
+        first, last = permitted[0]
+        are = "is" if first == last else "are"
+        return f"no write was lost; {span(first, last)} {are} older than their group, not handled"
+    among = "at" if offsets["first"] == offsets["last"] else "among"
+    return f"no loss found {among} {span(offsets['first'], offsets['last'])}"
 
 
 def breaches(offsets: dict[str, Any]) -> list[NamedRange]:
