@@ -42,9 +42,9 @@ def _title(figures: dict[str, Any]) -> str:
     impact = figures["impact"]
     writes = plural(impact["acknowledged"], "acknowledged write")
     if impact["lost"]:
-        read = f", {style.number(impact['lost_read'])} of them after being read" if impact["lost_read"] else ""
+        read = f", {impact['lost_read']:,} of them after being read" if impact["lost_read"] else ""
         read = ", all of them after being read" if impact["lost_read"] == impact["lost"] else read
-        lost = f"{style.number(impact['lost'])} of {writes} lost{read}"
+        lost = f"{impact['lost']:,} of {writes} lost{read}"
         return lost if impact.get("lost_complete", True) else f"at least {lost}"
     findings = [row for part in figures["partitions"] if part.get("offsets") for row in part["offsets"]["findings"]]
     is_missed = any([rule, severity] == ["consumer-loss", "violation"] for _, _, rule, severity, *_ in findings)
@@ -70,7 +70,7 @@ def layers(figures: dict[str, Any]) -> list[Layer]:
         ("failed", style.PURPLE, series["fail"]),
     ]
     return [
-        Layer(f"{label}: {style.number(sum(counts))}", colour, bars.heights(counts))
+        Layer(f"{label}: {sum(counts):,}", colour, bars.heights(counts))
         for label, colour, counts in stack
         if sum(counts)
     ]

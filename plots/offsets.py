@@ -124,7 +124,7 @@ def title_of(part: dict[str, Any]) -> str:
     has_readers = offsets["readers"] or offsets["readers_left_out"]
     unread = "none read by a recorded consumer" if has_readers else "no consumer is recorded"
     read = {0: unread, part["lost"]: "all of them after being read"}.get(
-        part["lost_read"], f"{style.number(part['lost_read'])} of them after being read"
+        part["lost_read"], f"{part['lost_read']:,} of them after being read"
     )
     return f"{name}: {plural(part['lost'], 'acknowledged record')} lost ({where}), {read}"
 
@@ -219,9 +219,7 @@ def _box(axis: Axes, left: float, right: float, y: float, height: float, colour:
 
 def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
     axis.set_ylim(bottom - 0.12, 0.05)
-    axis.set_yticks([y for y, _ in names], [name for _, name in names])
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
+    style.name_rows(axis, [y for y, _ in names], [name for _, name in names])
     offset_axis(axis, scale)
     mark_cuts(axis, scale)
 
@@ -245,14 +243,14 @@ def _legend(axis: Axes, offsets: dict[str, Any], readers: list[dict[str, Any]], 
         for kind, count in kinds.items():
             counts[kind] = counts.get(kind, 0) + count
     handles = [
-        _patch(colour, hatch, f"{label}: {style.number(counts[kind])}")
+        _patch(colour, hatch, f"{label}: {counts[kind]:,}")
         for kind, (colour, label, hatch) in LOOKS.items()
         if kind in counts
     ]
     for kind in sorted({kind for *_, kind in offsets["later"]}):
         colour, label, hatch = LATER[kind]
         many = sum(last - first + 1 for first, last, other in offsets["later"] if other == kind)
-        handles.append(_patch(colour, hatch, label if kind == "several" else f"{label}: {style.number(many)}"))
+        handles.append(_patch(colour, hatch, label if kind == "several" else f"{label}: {many:,}"))
     seen = {kind for reader in readers for *_, kind in reader["segments"]}
     if "both" in seen:
         handles.append(_patch(*SEEN["both"], "a consumer read the lost record and its successor"))

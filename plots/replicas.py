@@ -251,9 +251,7 @@ def _draw_panel(
     names = [
         f"broker {style.printable(b['broker'], 12)}" + ("\n(leader)" if b["broker"] == leader else "") for b in brokers
     ]
-    axis.set_yticks([-row for row in range(len(brokers))], names)
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
+    style.name_rows(axis, [-row for row in range(len(brokers))], names)
     when = "" if log["time"] is None else f", {format_time(log['time'])}"
     named = f"snapshot {style.printable(log['name'], 30)}{when}" if log["name"] else "end of the run"
     ranges = " and ".join(span(first, last) for first, last in log["differ"][:2])

@@ -113,6 +113,13 @@ def bar(axis: Axes, row: float, left: float, right: float, height: float, **look
     axis.add_artist(Rectangle((left, row - height / 2), right - left, height, **{"edgecolor": "none", **look}))
 
 
+def name_rows(axis: Axes, rows: Sequence[float], names: Sequence[str]) -> None:
+    """Names the rows of an axis without a scale."""
+    axis.set_yticks(rows, names)
+    axis.tick_params(axis="y", length=0)
+    axis.spines["left"].set_visible(False)
+
+
 def steps(axis: Axes, values: Sequence[float], edges: Sequence[float], **look: Any) -> None:
     """Draws a value for each bin. Unlike stairs, it leaves the limits of the axis alone: finding them takes long."""
     from matplotlib.patches import StepPatch
@@ -143,11 +150,6 @@ def printable(text: object, max_chars: int = 48) -> str:
     return "".join(
         c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown
     )
-
-
-def number(value: float) -> str:
-    """A number as 12,345: unlike thin spaces, commas survive copy and paste."""
-    return f"{value:,.0f}"
 
 
 def edges(figures: dict[str, Any]) -> list[float]:

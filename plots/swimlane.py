@@ -205,9 +205,7 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
             at = lanes.rows[broker] + height
             axis.plot([place(time)], [at], markersize=7.5, markeredgecolor=style.PAPER, zorder=7, **mark)
     axis.set_ylim(-len(brokers) + 0.4, 0.95)
-    axis.set_yticks([*lanes.rows.values()], [f"broker {style.printable(broker, 12)}" for broker in brokers])
-    axis.tick_params(axis="y", length=0)
-    axis.spines["left"].set_visible(False)
+    style.name_rows(axis, [*lanes.rows.values()], [f"broker {style.printable(broker, 12)}" for broker in brokers])
     axis.set_title("leader and ISR")
     drawn |= {name for name, are_any in (("led", led), ("gap", gaps), ("move", moves)) if are_any}
     _draw_legend(axis, drawn)

@@ -51,11 +51,11 @@ def _title(series: dict[str, list[int]], waiting: list[int], never: list[int]) -
     lost, gone = sum(series["lost"]), sum(series["gone"])
     if never and never[-1]:
         return f"{plural(never[-1], 'acknowledged record')} never read by a recorded consumer"
-    waited = f"at most {style.number(max(waiting, default=0))} waited at one time"
+    waited = f"at most {max(waiting, default=0):,} waited at one time"
     if gone:
         return f"{plural(gone, 'acknowledged record')} deleted legally before they were read; of the others {waited}"
     if lost:
-        later = f"{style.number(lost)} {'was' if lost == 1 else 'were'} lost later"
+        later = f"{lost:,} {'was' if lost == 1 else 'were'} lost later"
         return f"every acknowledged record was read, but {later}; {waited}"
     return f"every acknowledged record was read; {waited}"
 

@@ -175,15 +175,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return _without_clients(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
-        were = "was" if impact["lost"] == 1 else "were"
-        bound = "" if impact.get("lost_complete", True) else "At least "  # more may be lost
-        lost = bound + plural(impact["lost"], "acknowledged write")
-        left_out = verdict["counts"].get("quarantined", 0)
-        read = _lost_read(impact["lost"], impact["lost_read"], left_out)
-        if verdict["counts"].get("reads") == 0:
-            them = "it" if impact["lost"] == 1 else "them"
-            read = f"No reads are recorded, so whether consumers had read {them} is not known"
-        return f"{lost} of {style.number(impact['acknowledged'])} {were} lost. {read}."
+        return _loss(verdict["counts"], impact)
     if found := verdict.get("consistency"):
         summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."
         return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
@@ -196,12 +188,22 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
         others = "no other guarantee that was judged" if verdict.get("skipped") else "no guarantee"
         legal = impact["legally_gone"]
-        gone = f" {style.number(legal)} of them {'is' if legal == 1 else 'are'} legally gone" if legal else ""
-        gone += " (deleted, expired or compacted)." if legal else ""
+        are = "is" if legal == 1 else "are"
+        gone = f" {legal:,} of them {are} legally gone (deleted, expired or compacted)." if legal else ""
         return f"None of {acknowledged} was lost, and {others} was broken.{gone}"
     if verdict["verdict"] == "valid" and loss == "not-judged" and verdict["counts"].get("sends"):
         return f"{_meaning(verdict)} No send was acknowledged, so loss was not judged."
     return _meaning(verdict)
+
+
+def _loss(counts: dict[str, int], impact: dict[str, Any]) -> str:
+    """How many acknowledged writes were lost, and how many of them had been read."""
+    were, them = ("was", "it") if impact["lost"] == 1 else ("were", "them")
+    bound = "" if impact.get("lost_complete", True) else "At least "  # more may be lost
+    read = f"No reads are recorded, so whether consumers had read {them} is not known"
+    if counts.get("reads") != 0:
+        read = _lost_read(impact["lost"], impact["lost_read"], counts.get("quarantined", 0))
+    return f"{bound}{plural(impact['lost'], 'acknowledged write')} of {impact['acknowledged']:,} {were} lost. {read}."
 
 
 def _broken_rules_text(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], is_complete: bool) -> str:
@@ -213,7 +215,7 @@ def _broken_rules_text(verdict: dict[str, Any], impact: dict[str, Any], broken: 
         return f"{start} were broken: {counted}."
     rule = verdict["rules"]["unseen"]
     bound = "" if rule.get("complete", True) else "At least "
-    unread = f"{bound}{plural(rule['count'], 'acknowledged write')} of {style.number(impact['acknowledged'])}"
+    unread = f"{bound}{plural(rule['count'], 'acknowledged write')} of {impact['acknowledged']:,}"
     if verdict["input"].get("dialect") == "jepsen":  # which has no final reads
         end = f": no ok poll returned {'it' if rule['count'] == 1 else 'them'}"
     else:
@@ -236,8 +238,7 @@ def _lost_read(lost: int, read: int, left_out: int) -> str:
         return f"No recorded consumer had read {'it' if lost == 1 else 'them'}{missing}"
     if lost == 1:
         return "A consumer had already read it"
-    count = f"at least {style.number(read)}" if left_out else style.number(read)
-    count = "all" if read == lost else count
+    count = "all" if read == lost else f"{'at least ' if left_out else ''}{read:,}"
     return f"Consumers had already read {count} of them{missing}"
 
 
@@ -328,7 +329,7 @@ def _environment() -> Any:
     environment.filters.update(
         shown=style.printable,
         md=markdown,
-        number=lambda count: "not judged" if count is None else style.number(count),
+        number=lambda count: "not judged" if count is None else f"{count:,.0f}",
         duration=duration,
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
