@@ -23,17 +23,12 @@ NODELESS = (
 )
 
 MOVES = ("reassignment", "cancel-reassignment")  # of the partition that the amount names
-PER_MILLE = ("loss", "duplication")
-WITH_AMOUNT = (
-    *PER_MILLE,
-    "slow-disk",
-    "delay",
-    "clock-skew",
-    "delete-records",
-    "consumer-seek",
-    *MOVES,
-)  # faults that take an amount
 MAX_AMOUNT = 10**12  # milliseconds, or an offset
+AMOUNTS = {  # the least and the greatest amount of each fault that takes one
+    **dict.fromkeys(("loss", "duplication"), (0, 1000)),
+    **dict.fromkeys(("slow-disk", "delay", "delete-records", "consumer-seek", *MOVES), (0, MAX_AMOUNT)),
+    "clock-skew": (-MAX_AMOUNT, MAX_AMOUNT),
+}
 
 
 def check_fault(fault: Fault, config: Config) -> None:
@@ -65,18 +60,16 @@ def check_fault(fault: Fault, config: Config) -> None:
         raise ConfigError("brokers refuse to delete records of a topic with cleanup.policy=compact")
     if fault.kind == "add-partitions" and not config.added_partitions:
         raise ConfigError("the fault add-partitions needs simulation.partitions.added")
-    least = -MAX_AMOUNT if fault.kind == "clock-skew" else 0
-    most = 1000 if fault.kind in PER_MILLE else MAX_AMOUNT
-    most = config.partitions - 1 if fault.kind in MOVES else most
     if fault.kind == "reassignment" and len(set(fault.nodes)) < len(fault.nodes):
         raise ConfigError(f"the reassignment at {fault.at / MS:g} ms names a broker twice")
+    least, most = (0, config.partitions - 1) if fault.kind in MOVES else AMOUNTS.get(fault.kind, (0, 0))
     if not least <= fault.amount <= most:
         raise ConfigError(f"the amount of {fault.kind} must be {least} to {most}, not {fault.amount}")
 
 
 def _check_parameters(fault: Fault) -> None:
     """Refuse parameters without an effect."""
-    if fault.amount and fault.kind not in WITH_AMOUNT:
+    if fault.amount and fault.kind not in AMOUNTS:
         raise ConfigError(f"the fault {fault.kind} takes no amount, but has {fault.amount}")
     if fault.to and fault.kind not in ("partition", "one-way"):
         raise ConfigError(f"the fault {fault.kind} has no direction, so it takes no `to`")
