@@ -93,8 +93,8 @@ def _data(function: str, operation: dict[str, Any]) -> dict[str, Any] | None:
     if function in ("send", "poll", "txn"):
         steps = [_step(step) for step in _vector(value, ":value")]
         if function == "poll":
-            polls = [step["records"] for step in steps if step["f"] == "poll"]
-            return {"f": "poll", "records": [record for records in polls for record in records]}
+            records = [record for step in steps if step["f"] == "poll" for record in step["records"]]
+            return {"f": "poll", "records": records}
         if function == "send":
             steps = [step for step in steps if step["f"] == "send"]
             if len(steps) == 1:

@@ -35,15 +35,13 @@ def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[Partiti
     if not isr or not set(state.adding) <= set(isr):
         return []
     replicas = tuple(r for r in state.replicas if r not in state.removing)
-    changes: list[PartitionState] = []
     moved = _led_within(state, replicas, isr, live)
     if moved is None:
         return []
-    if era.zookeeper:
-        changes.append(replace(moved, epoch=state.epoch + 1, version=state.version + 1))
-    before = changes[-1] if changes else state
-    changes.append(_without(before, moved.leader, replicas, isr))
-    return changes
+    if not era.zookeeper:
+        return [_without(state, moved.leader, replicas, isr)]
+    led = replace(moved, epoch=state.epoch + 1, version=state.version + 1)
+    return [led, _without(led, led.leader, replicas, isr)]
 
 
 def revert(state: PartitionState, live: Sequence[int]) -> PartitionState | None:

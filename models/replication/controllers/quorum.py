@@ -312,12 +312,8 @@ class Quorum:
             if not self.network.reaches(controller.id, alter.node):
                 responder = controller.id
         joining_dead = any(b not in self.live for b in alter.isr if b not in state.isr)
-        alter.accepted = (
-            state.leader == alter.node
-            and state.epoch == alter.epoch
-            and state.version == alter.version
-            and not joining_dead
-        )
+        is_current = (alter.node, alter.epoch, alter.version) == (state.leader, state.epoch, state.version)
+        alter.accepted = is_current and not joining_dead
         if alter.accepted:
             new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
             if not self.rules.era.zookeeper and controller is not None and controller.ends_reassignment(new):
@@ -325,15 +321,15 @@ class Quorum:
                 # (ReplicationControlManager.alterPartition returns NEW_LEADER_ELECTED).
                 alter.accepted = False
                 controller.complete_reassignment(alter.partition, new)
-        if alter.accepted:
-            self._store(alter.partition, new)
-            alter.version = new.version
-            if controller is not None:
-                controller.view[alter.partition] = new
-                if not self.rules.era.zookeeper:
-                    controller.broadcast((alter.partition,))
-                if controller.is_running:
-                    controller.finish_reassignment(alter.partition)
+            else:
+                self._store(alter.partition, new)
+                alter.version = new.version
+                if controller is not None:
+                    controller.view[alter.partition] = new
+                    if not self.rules.era.zookeeper:
+                        controller.broadcast((alter.partition,))
+                    if controller.is_running:
+                        controller.finish_reassignment(alter.partition)
         self.network.send(responder, alter.node, alter.reply, alter)
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:
