@@ -101,23 +101,17 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
     bounds = _Bounds(p)
     deletions = [*_starts_of_delete_records(p, bounds)]
-    starts = [*_starts_of_clients(p, bounds)]
-    if collected is not None:
-        # Files are copied after the final reads: the offsets that these returned were not deleted yet.
-        reached = min(collected, bounds.first_final)
-        starts.append(StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None))
-    else:
-        starts += [*_start_of_replicas(p, bounds), *_starts_in_server_logs(p, bounds)]
+    starts = [*_starts_of_clients(p, bounds), *_starts_of_brokers(p, bounds, collected)]
     if p.settings.has_final_reads and not any(start.is_certain for start in (*deletions, *starts)):
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
         starts += [] if begun is None else [StartEvidence(begun, False, None)]
     starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, bounds)]
-    topic_deleted = p.generation.deleted if p.generation is not None else None
-    is_all_gone = topic_deleted is not None and (bounds.until is None or topic_deleted.earliest <= bounds.until)
-    if topic_deleted is not None and is_all_gone:
+    is_all_gone = False
+    if p.generation is not None and (deleted := p.generation.deleted) is not None:
         # A deleted topic has lost all records, even if copies or late reads still show some.
-        starts.append(StartEvidence(bounds.reach, True, topic_deleted.latest, topic_deleted.earliest))
+        is_all_gone = bounds.until is None or deleted.earliest <= bounds.until
+        starts += [StartEvidence(bounds.reach, True, deleted.latest, deleted.earliest)] if is_all_gone else []
     certain = max((start.offset for start in starts if start.is_certain), default=0)
     moves = [start.moved_by for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
@@ -163,6 +157,17 @@ def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEviden
     for start, end, begun, done in returned.iter_rows():
         certain = start <= end and (until is None or begun <= until) and not bounds.refutes(start, done)
         yield StartEvidence(min(start, end), certain, done)
+
+
+def _starts_of_brokers(p: Observations, bounds: _Bounds, collected: int | None) -> Iterator[StartEvidence]:
+    """The start of the leader's collected log, else those that other logs and server.log show."""
+    if collected is None:
+        yield from _start_of_replicas(p, bounds)
+        yield from _starts_in_server_logs(p, bounds)
+        return
+    # Files are copied after the final reads: the offsets that these returned were not deleted yet.
+    reached = min(collected, bounds.first_final)
+    yield StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None)
 
 
 def _start_of_replicas(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:

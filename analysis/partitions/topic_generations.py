@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 import polars as pl
@@ -165,15 +166,13 @@ def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration
 
 def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
     """The generations with the topic ids of the copies. The ids may add generations."""
-    dated = sorted((copy for copy in copies if copy.time is not None), key=lambda copy: copy.time or 0)
-    for copy in dated:
-        if _has_id(found, copy.topic_id):
-            continue
-        number = existing_at(found, copy.time or 0)
+    dated = sorted(((copy.time, copy.topic_id) for copy in copies if copy.time is not None), key=itemgetter(0))
+    for time, topic_id in dated:
+        number = None if _has_id(found, topic_id) else existing_at(found, time)
         if number is not None and found[number].topic_id is None:
-            found[number] = replace(found[number], topic_id=copy.topic_id)
+            found[number] = replace(found[number], topic_id=topic_id)
     final = next((copy.topic_id for copy in copies if copy.snapshot == FINAL), None)
-    found = _resolve_deletions(found, final, dated)
+    found = _resolve_deletions(found, final, [time for time, _ in dated])
     if len(found) == 1 and found[0].deleted is None:
         return _generations_of_copies(found[0], copies)
     last = found[-1]
@@ -186,22 +185,22 @@ def _has_id(found: Iterable[TopicGeneration], id_: str) -> bool:
     return any(one.topic_id is not None and same_id(one.topic_id, id_) for one in found)
 
 
-def _resolve_deletions(
-    found: list[TopicGeneration], final: str | None, dated: Sequence[TopicCopy]
-) -> list[TopicGeneration]:
-    """The generations; topic ids from before and after a deletion of unknown outcome decide whether it took effect."""
+def _resolve_deletions(found: list[TopicGeneration], final: str | None, copied: list[int]) -> list[TopicGeneration]:
+    """The generations; topic ids from before and after a deletion of unknown outcome decide whether it took effect.
+
+    `copied` are the times of copies, in order.
+    """
     out: list[TopicGeneration] = []
     for number, one in enumerate(found):
         current = one
         if out and out[-1].deleted is None:  # its deletion did not take effect, so this is the same generation
             current = replace(out.pop(), deleted=one.deleted, is_deletion_certain=one.is_deletion_certain)
-        topic_id = current.topic_id
-        if current.deleted is not None and not current.is_deletion_certain and topic_id:
+        topic_id, deleted = current.topic_id, current.deleted
+        if deleted is not None and not current.is_deletion_certain and topic_id:
             later = [each.topic_id for each in found[number + 1 :] if each.topic_id]
-            seen = [copy for copy in dated if (copy.time or 0) <= current.deleted.earliest]
             if any(not same_id(topic_id, id_) for id_ in later):
                 current = replace(current, is_deletion_certain=True)
-            elif final and same_id(final, topic_id) and seen:
+            elif final and same_id(final, topic_id) and copied and copied[0] <= deleted.earliest:
                 current = replace(current, deleted=None, is_deletion_certain=True)
         out.append(current)
     return out

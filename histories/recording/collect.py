@@ -130,23 +130,26 @@ def collect(
     for source in sources:
         if source.broker:
             _copy_disks(source, collected, frozenset(topics), internal)
-    given = {source.given: source for source in sources if not source.is_named}
     for source in {source.given: source for source in sources}.values():
         collected.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in _dumps(source.given)]
     if logs:
-        for source in [*(source for source in sources if source.is_named), *given.values()]:
+        nameless = {source.given: source for source in sources if not source.is_named}
+        for source in [*(source for source in sources if source.is_named), *nameless.values()]:
             _copy_logs(source, collected)
-        for folder, source in given.items():
-            homes = [other.folder for other in sources if other.broker]
-            stray = {
-                file.parent.parent if _FOLDER.fullmatch(file.parent.name) else file.parent
-                for file in _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
-                if not any(file.is_relative_to(home) for home in homes)
-            }
-            collected.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in sorted(stray)]
+        homes = [source.folder for source in sources if source.broker]
+        for folder, source in nameless.items():
+            disks = _disks_outside(folder, homes)
+            collected.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in disks]
     if not collected.files:
         raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
     return collected
+
+
+def _disks_outside(folder: Path, homes: Iterable[Path]) -> list[Path]:
+    """The disks with segments below a folder, without those of known brokers."""
+    segments = _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
+    unknown = [file.parent for file in segments if not any(file.is_relative_to(home) for home in homes)]
+    return sorted({place.parent if _FOLDER.fullmatch(place.name) else place for place in unknown})
 
 
 @dataclass
