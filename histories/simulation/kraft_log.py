@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
 from ...models.replication.partition_state import PartitionState
-from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
+from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids, truncation_text
 
 LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
 LOADER = "org.apache.kafka.storage.internals.log.LogLoader"
@@ -97,13 +97,6 @@ class KraftWording(Wording):
                 yield Line(text, LOADER, "WARN")
             return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
-        if cut.reason == "epoch":
-            why = (
-                f"leader epoch and offset EpochEndOffset(errorCode=0, partition={cut.partition}, "
-                f"leaderEpoch={cut.detail[0]}, endOffset={cut.detail[1]})"
-            )
-        else:
-            why = f"local high watermark {cut.after}"
         if cut.reason == "out-of-range":
             text = (
                 f"{fetcher} Reset fetch offset for partition {name} from {cut.before} to current leader's "
@@ -111,19 +104,15 @@ class KraftWording(Wording):
             )
             yield Line(text, FETCHER, "WARN")
         else:
-            text = (
-                f"{fetcher} Truncating partition {name} with TruncationState(offset={cut.after}, completed=true) "
-                f"due to {why}"
-            )
-            yield Line(text, FETCHER)
-        if cut.after < cut.before:
-            done = f"[UnifiedLog {where}] Truncating to offset {cut.after}"
-        else:
-            done = (
-                f"[UnifiedLog {where}] Truncating to {cut.after} has no effect as the largest offset in the log "
-                f"is {cut.before - 1}"
-            )
-        yield Line(done, LOG)
+            why = f"local high watermark {cut.after}"
+            if cut.reason == "epoch":
+                why = (
+                    f"leader epoch and offset EpochEndOffset(errorCode=0, partition={cut.partition}, "
+                    f"leaderEpoch={cut.detail[0]}, endOffset={cut.detail[1]})"
+                )
+            state = f"TruncationState(offset={cut.after}, completed=true)"
+            yield Line(f"{fetcher} Truncating partition {name} with {state} due to {why}", FETCHER)
+        yield Line(truncation_text(f"[UnifiedLog {where}]", cut.before, cut.after), LOG)
         if cut.reason == "out-of-range":
             last = (
                 f"{fetcher} Current offset {cut.before} for partition {name} is out of range, which typically implies "
@@ -175,36 +164,30 @@ class KraftWording(Wording):
             changes.append(f"lastKnownElr: [{old.last_known}] -> []")
         changes.append(f"partitionEpoch: {old.version} -> {new.version}")
         text = (
-            f"[QuorumController id={node}] UNCLEAN partition change for {self.name(partition)} with topic ID "
-            f"{self.topic_id(partition)}: {', '.join(changes)}"
+            f"UNCLEAN partition change for {self.name(partition)} with topic ID {self.topic_id(partition)}: "
+            f"{', '.join(changes)}"
         )
-        yield Line(text, CONTROL)
+        yield _of_controller(node, text)
 
     def fenced(self, node: int, broker: int) -> Iterator[Line]:
-        text = (
-            f"[QuorumController id={node}] Fencing broker {broker} at epoch {broker} because its session has timed out."
-        )
-        yield Line(text, CONTROL)
+        yield _of_controller(node, f"Fencing broker {broker} at epoch {broker} because its session has timed out.")
 
     def leaving(self, node: int, broker: int) -> Iterator[Line]:
         """A broker that leads nothing may stop at once (BrokerHeartbeatManager.calculateNextBrokerState)."""
         leads = any(state.leader == broker for state in self.cluster.quorum.states)
         granted = "a controlled shutdown" if leads else "an immediate shutdown"
-        text = f"[QuorumController id={node}] Unfenced broker {broker} has requested and been granted {granted}."
-        yield Line(text, HEARTBEATS)
+        yield _of_controller(node, f"Unfenced broker {broker} has requested and been granted {granted}.", HEARTBEATS)
 
     def registered(self, node: int, broker: int) -> Iterator[Line]:
         text = (
-            f"[QuorumController id={node}] The request from broker {broker} to unfence has been granted "
-            f"because it has caught up with the offset of its register broker record {broker}."
+            f"The request from broker {broker} to unfence has been granted because it has caught up with the offset "
+            f"of its register broker record {broker}."
         )
-        yield Line(text, HEARTBEATS)
+        yield _of_controller(node, text, HEARTBEATS)
 
     def controller(self, node: int, epoch: int) -> Iterator[Line]:
-        text = (
-            f"[QuorumController id={node}] Becoming the active controller at epoch {epoch}, next write offset {epoch}."
-        )
-        yield Line(text, "org.apache.kafka.controller.QuorumController")
+        text = f"Becoming the active controller at epoch {epoch}, next write offset {epoch}."
+        yield _of_controller(node, text, "org.apache.kafka.controller.QuorumController")
 
     def out_of_order(self, node: int, partition: int, pid: int, end: int, sequence: int, last: int) -> Iterator[Line]:
         name = self.name(partition)
@@ -217,6 +200,10 @@ class KraftWording(Wording):
         )
         yield Line(text, "kafka.server.ReplicaManager", "ERROR")
         yield Line(cause, "", "")
+
+
+def _of_controller(node: int, text: str, logger: str = CONTROL) -> Line:
+    return Line(f"[QuorumController id={node}] {text}", logger)
 
 
 def _option(leader: int) -> str:

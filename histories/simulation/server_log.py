@@ -36,6 +36,13 @@ def ids(nodes: tuple[int, ...]) -> str:
     return ",".join(str(node) for node in nodes)
 
 
+def truncation_text(log: str, before: int, after: int) -> str:
+    """What a log says of its truncation from one end to another, since 1.0."""
+    if after < before:
+        return f"{log} Truncating to offset {after}"
+    return f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
+
+
 class Wording:
     """An era's lines, one method a kind of event; an event without a method is not logged."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
 from ...models.replication.partition_state import PartitionState
-from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids
+from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids, truncation_text
 
 OLD_LOG = "kafka.log.Log"
 SERVER = "kafka.server.KafkaServer"
@@ -46,9 +46,12 @@ class ZookeeperWording(Wording):
         yield Line(f"Completed load of log {name} with 1 log segments and log end offset {end} in 10 ms", OLD_LOG)
 
     def leader(self, node: int, led: Led) -> Iterator[Line]:
-        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(led.partition)}"
         yield self._received(node, node, led)
-        yield Line(text, MANAGER)
+        yield self._fetcher_removed(node, led.partition)
+
+    def _fetcher_removed(self, node: int, partition: int) -> Line:
+        text = f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(partition)}"
+        return Line(text, MANAGER)
 
     def _received(self, node: int, leader: int, change: Led | Followed) -> Line:
         controller = self.cluster.quorum.controller
@@ -70,11 +73,8 @@ class ZookeeperWording(Wording):
         return f"[{', '.join(map(str, nodes))}]"
 
     def follower(self, node: int, followed: Followed) -> Iterator[Line]:
-        removed = (
-            f"[ReplicaFetcherManager on broker {node}] Removed fetcher for partitions {self.name(followed.partition)}"
-        )
-        yield self._received(node, followed.leader, followed)
-        yield Line(removed, MANAGER)
+        yield from self.follows_on(node, followed)
+        yield self._fetcher_removed(node, followed.partition)
 
     def follows_on(self, node: int, followed: Followed) -> Iterator[Line]:
         """The leader and the fetcher stay."""
@@ -219,29 +219,20 @@ class EpochWording(ZookeeperWording):
                 f"offset {cut.after}"
             )
             yield Line(text, FETCHER, "WARN")
-            yield self._cut(log, cut.before, cut.after)
+            yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
             yield self.out_of_range(fetcher, cut)
             return
         if cut.reason == "high-watermark":
             why = f"Truncating partition {name} to local high watermark {cut.after}"
-        elif cut.detail[1] >= cut.before:
-            why = (
-                f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} >= the follower's "
-                f"log end offset {cut.before} in {name}. No truncation needed."
-            )
         else:
+            is_within = cut.detail[1] >= cut.before
             why = (
-                f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} < the follower's "
-                f"log end offset {cut.before} in {name}. Truncating to {cut.after}."
+                f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} "
+                f"{'>=' if is_within else '<'} the follower's log end offset {cut.before} in {name}. "
+                + ("No truncation needed." if is_within else f"Truncating to {cut.after}.")
             )
         yield Line(f"{fetcher} {why}", FETCHER)
-        yield self._cut(log, cut.before, cut.after)
-
-    def _cut(self, log: str, before: int, after: int) -> Line:
-        if after < before:
-            return Line(f"{log} Truncating to offset {after}", OLD_LOG)
-        text = f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
-        return Line(text, OLD_LOG)
+        yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
         return self._isr(node, shrunk.partition, f"Shrinking ISR from {ids(shrunk.old)} to {ids(shrunk.new)}")
