@@ -13,7 +13,7 @@ from ..replication.scenario import Scenario
 from .invariants import breaches
 from .trace import SEND, Step, TraceEvent, Tracer
 from .truth import adjacent_losses, losses
-from .wording import EVENT_SENTENCES, OF_PARTITION, load_sentence, step_sentence
+from .wording import NODE_SENTENCES, PARTITION_SENTENCES, load_sentence, step_sentence
 
 Line = tuple[int, str, bool]  # time, sentence, whether it must not be omitted
 LOSS_INVARIANTS = ("no-acknowledged-loss", "no-committed-loss")
@@ -39,10 +39,10 @@ def narrate(
     lines = _client_lines(tracer)
     single = cluster.config.logs == 1
     for time, node, kind, details in events:
-        wording = EVENT_SENTENCES.get(kind)
+        wording = PARTITION_SENTENCES.get(kind) or NODE_SENTENCES.get(kind)
         sentence = wording(node, *arguments(kind, details)) if wording is not None else ""
         if sentence and (time > 0 or kind != "start"):
-            if not single and kind in OF_PARTITION:
+            if not single and kind in PARTITION_SENTENCES:
                 sentence = f"{_where(cluster, details[0])}{sentence}"
             lines.append((time, sentence, False))
     lines += _loss_lines(cluster)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..replication.events import Followed, Led, Shrunk, Truncated
 from ..replication.partition_state import PartitionState
-from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, SEND, Step
+from .trace import ACKNOWLEDGED, APPEND, GIVE_UP, Step
 
 # --- producers
 
@@ -23,8 +23,7 @@ def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
         return f"{step.actor} gives up {values} ({step.error})"
     if step.action == ACKNOWLEDGED:
         return f"{step.actor} gets the acknowledgement of {values}"
-    verb = {SEND: "sends"}.get(step.action, f"{step.action}s")
-    return f"{step.actor} {verb} {values}"
+    return f"{step.actor} {step.action}s {values}"
 
 
 def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
@@ -110,11 +109,7 @@ def _propagated(node: int, quiet: bool) -> str:
 
 
 # By the kind of a ClusterEvent; the arguments are the node and the details. An empty sentence is left out.
-EVENT_SENTENCES: dict[str, Callable[..., str]] = {
-    "start": lambda node: f"broker {node} starts",
-    "stop": lambda node, reason: f"broker {node} {_STOPS[reason]}",
-    "pause": lambda node: f"broker {node} is paused",
-    "resume": lambda node: f"broker {node} resumes",
+PARTITION_SENTENCES: dict[str, Callable[..., str]] = {  # their first detail is a partition
     "loaded": _loaded,
     "leader": _leader,
     "follower": _follower,
@@ -122,7 +117,6 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     "truncate": _truncate,
     "isr-shrink": _shrink,
     "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
-    "isr-propagated": _propagated,
     "elected": _elected,
     "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
         f"broker {node} deletes the segments below offset {start} (retention by {reason})"
@@ -138,6 +132,16 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
     ),
     "reassignment": _reassignment,
     "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
+    "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
+        f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
+    ),
+}
+NODE_SENTENCES: dict[str, Callable[..., str]] = {
+    "start": lambda node: f"broker {node} starts",
+    "stop": lambda node, reason: f"broker {node} {_STOPS[reason]}",
+    "pause": lambda node: f"broker {node} is paused",
+    "resume": lambda node: f"broker {node} resumes",
+    "isr-propagated": _propagated,
     "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
     "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",  # noqa: ARG005
     "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",  # noqa: ARG005
@@ -183,25 +187,4 @@ EVENT_SENTENCES: dict[str, Callable[..., str]] = {
         else f"coordinator {node} fences {member} in epoch {epoch}, as "
         + ("it did not give its partitions up in time" if is_late else "its session ended")
     ),
-    "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
-        f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
-    ),
 }
-# Kinds whose first detail is a partition.
-OF_PARTITION = (
-    "loaded",
-    "leader",
-    "follower",
-    "follows-on",
-    "truncate",
-    "isr-shrink",
-    "isr-updated",
-    "elected",
-    "retention",
-    "cleaned",
-    "records-deleted",
-    "delete-timed-out",
-    "reassignment",
-    "removed-replica",
-    "out-of-order",
-)
