@@ -6,6 +6,7 @@ A replica that is behind, a new one, and one that retention emptied have a log, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import polars as pl
@@ -42,16 +43,18 @@ class MissingLog(NamedTuple):
         return self.first <= last and (self.last is None or first <= self.last)
 
 
-class Collected(NamedTuple):
-    """The tables of one topic-partition from which missing logs are found (histories/evidence/tables.py)."""
+@dataclass(frozen=True, eq=False)
+class LogTables:
+    """The tables of one topic-partition, of all brokers and snapshots (histories/evidence/tables.py)."""
 
-    batches: pl.DataFrame
     records: pl.DataFrame
-    segments: pl.DataFrame
-    damage: pl.DataFrame
-    checkpoints: pl.DataFrame
+    batches: pl.DataFrame
     epochs: pl.DataFrame
-    log_events: pl.DataFrame
+    checkpoints: pl.DataFrame
+    damage: pl.DataFrame
+    segments: pl.DataFrame  # empty ones: a log without records is evidence too
+    identical: pl.DataFrame  # ranges of records that are the same in all replicas and not decoded
+    log_events: pl.DataFrame  # events in the brokers' own logs
 
 
 def held_copies(batches: pl.DataFrame, records: pl.DataFrame) -> set[tuple[str, str]]:
@@ -69,7 +72,7 @@ def empty_copies(segments: pl.DataFrame, held: Collection[tuple[str, str]]) -> d
 
 
 def missing_logs(
-    tables: Collected,
+    tables: LogTables,
     snapshots: Sequence[str],
     replicas: Sequence[str],
     may_have_gaps: bool,
@@ -113,7 +116,7 @@ def _unreadable(
 
 
 def _emptied_logs(
-    tables: Collected, snapshots: Sequence[str], empty: Mapping[tuple[str, str], tuple[int, str]]
+    tables: LogTables, snapshots: Sequence[str], empty: Mapping[tuple[str, str], tuple[int, str]]
 ) -> Iterator[MissingLog]:
     """Empty logs that had records, as their broker's checkpoints or its earlier copy show."""
     ends = tables.batches.group_by(COPY).agg(pl.col("last_offset").max() + 1)
@@ -129,7 +132,7 @@ def _emptied_logs(
             yield MissingLog(snapshot, broker, end, None, True, f"is empty, though {proof}", None)
 
 
-def _checkpoint_beyond(tables: Collected, snapshot: str, broker: str, end: int) -> str:
+def _checkpoint_beyond(tables: LogTables, snapshot: str, broker: str, end: int) -> str:
     """A checkpoint of a copy that is beyond its end, as a clause; "" without one."""
     is_of_log = pl.col("name").is_in(["high-watermark", "recovery-point"])
     points = tables.checkpoints.filter(is_of_log, pl.col("offset") > end, snapshot=snapshot, broker=broker)
@@ -138,7 +141,7 @@ def _checkpoint_beyond(tables: Collected, snapshot: str, broker: str, end: int) 
     return ""
 
 
-def _epoch_with_records(tables: Collected, snapshot: str, broker: str, end: int) -> str:
+def _epoch_with_records(tables: LogTables, snapshot: str, broker: str, end: int) -> str:
     """An epoch of a copy that ends at 0, and of which another replica has records, as a clause; "" without one.
 
     A broker adds an epoch when it leads it, and then wrote these records, or with the first record of it. Behind a log
@@ -153,7 +156,7 @@ def _epoch_with_records(tables: Collected, snapshot: str, broker: str, end: int)
     return ""
 
 
-def _holes(tables: Collected) -> Iterator[MissingLog]:
+def _holes(tables: LogTables) -> Iterator[MissingLog]:
     """The offsets between two segments of a copy that are in none, and in no damage."""
     ends = tables.batches.select(*COPY, "file", first="base_offset", last="last_offset")
     empty = tables.segments.select(*COPY, "file", first="base_offset", last=pl.col("base_offset") - 1)

@@ -29,7 +29,7 @@ from ..cached import cached_property
 from ..extremes import greatest
 from .identical_batches import IDENTICAL
 from .misplaced_batches import as_damage, misplaced_batches, without_batches
-from .missing_logs import BASE_IN_NAME, Collected, MissingLog, missing_logs
+from .missing_logs import BASE_IN_NAME, LogTables, MissingLog, missing_logs
 from .tiered import without_remote_segments
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
@@ -79,17 +79,9 @@ class TopicPartition:
 
 
 @dataclass(frozen=True)
-class ReplicaLogs(TopicPartition):
+class ReplicaLogs(LogTables, TopicPartition):
     """The logs, epoch files and checkpoints of one topic-partition, of all brokers and snapshots."""
 
-    records: pl.DataFrame
-    batches: pl.DataFrame
-    epochs: pl.DataFrame
-    checkpoints: pl.DataFrame
-    damage: pl.DataFrame
-    segments: pl.DataFrame  # empty ones: a log without records is evidence too
-    identical: pl.DataFrame  # ranges of records that are the same in all replicas and not decoded
-    log_events: pl.DataFrame  # events in the brokers' own logs
     snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
@@ -116,18 +108,9 @@ class ReplicaLogs(TopicPartition):
     @cached_property
     def missing(self) -> tuple[MissingLog, ...]:
         """The copies of the log that were not collected, or not whole, as far as collected files prove it."""
-        tables = (
-            self.batches,
-            self.records,
-            self.segments,
-            self.damage,
-            self.checkpoints,
-            self.epochs,
-            self.log_events,
-        )
         is_cleaned = self.is_compacted is None and self.checkpoints.filter(name="cleaned").height > 0
         may_have_gaps = bool(self.is_compacted) or is_cleaned
-        found = missing_logs(Collected(*tables), self.snapshots, self.replicas, may_have_gaps, self.reported_empty)
+        found = missing_logs(self, self.snapshots, self.replicas, may_have_gaps, self.reported_empty)
         known = {one[:2] for one in found}
         return (*found, *(one for one in self.older_copies if one[:2] not in known))
 
