@@ -45,4 +45,4 @@ def outcome(cluster: Cluster, scenario: Scenario) -> Outcome:
         found = invariant.check(cluster)
         if found:
             breaks[name] = found[0].text
-    return Outcome(breaks, tuple(dict.fromkeys(one.cause for one in losses(cluster))))
+    return Outcome(breaks, tuple(dict.fromkeys(one.loss.cause for one in losses(cluster))))

@@ -127,5 +127,6 @@ def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _causes(cluster: Cluster) -> str:
     """The causes of the losses, or a description where a cause has no name."""
-    named = (one.cause if one.cause != "unknown" else f"unnamed: {one.detail}" for one in losses(cluster))
+    why = [one.loss for one in losses(cluster)]
+    named = (loss.cause if loss.cause != "unknown" else f"unnamed: {loss.detail}" for loss in why)
     return ", ".join(dict.fromkeys(named))

@@ -59,7 +59,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         values.setdefault(name_of(one.partition), []).extend(_offsets_with_values([one.ack], one.partition, named))
     read = sum(one.ack.count for one in gone if one.was_read)
     total = sum(len(v) for v in values.values())
-    causes = list(dict.fromkeys(one.cause for one in gone))
+    causes = list(dict.fromkeys(one.loss.cause for one in gone))
     logs = {p: log for p in range(config.data_partitions) if (log := cluster.leader_log(p)) is not None}
     repeats = [find_repeats(log, p) for p, log in logs.items()]
     duplicates = [one for found in repeats for one in found.duplicates]
@@ -177,7 +177,7 @@ def _written_again(cluster: Cluster) -> list[str]:
 def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, Any]]:
     """The losses; adjacent ones with the same cause, epoch and acks are one entry."""
     found: list[dict[str, Any]] = []
-    for run in adjacent_losses(gone, lambda one: (one.cause, one.epoch, one.ack.acks)):
+    for run in adjacent_losses(gone, lambda one: (one.loss.cause, one.loss.epoch, one.ack.acks)):
         one, end = run[0], run[-1].ack.end
         topic, number = config.topic_of(one.partition)
         found.append(
@@ -188,11 +188,11 @@ def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, 
                 "last_offset": end - 1,
                 "count": end - one.ack.base,
                 "acks": "all" if one.ack.acks == -1 else str(one.ack.acks),
-                "cause": one.cause,
-                "detail": one.detail,
-                "leader": str(one.leader),
-                "leader_epoch": one.epoch,
-                "time": one.time * 1000,
+                "cause": one.loss.cause,
+                "detail": one.loss.detail,
+                "leader": str(one.loss.leader),
+                "leader_epoch": one.loss.epoch,
+                "time": one.loss.time * 1000,
                 "read_before": any(other.was_read for other in run),
                 "values": [
                     name for other in run for _, name in _offsets_with_values([other.ack], one.partition, named)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..replication.acks import Ranges
@@ -27,11 +28,11 @@ from .truth import LostAck, adjacent_losses, divergences, find_repeats, losses
 
 def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     """Every acknowledged record is at its offset in the final leader's log (or below its log start)."""
-    runs = adjacent_losses(losses(cluster), lambda one: (one.leader, one.epoch, one.cause, one.detail, one.ack.acks))
+    runs = adjacent_losses(losses(cluster), lambda one: (replace(one.loss, time=0), one.ack.acks))
     return [
         Breach(
             "no-acknowledged-loss",
-            min(one.time for one in run),
+            min(one.loss.time for one in run),
             run[0].partition,
             _loss_sentence(run),
             run[0].ack.base,
@@ -43,11 +44,11 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
 
 def _loss_sentence(run: list[LostAck]) -> str:
     """Adjacent losses with one cause as a sentence."""
-    base, end, one = run[0].ack.base, run[-1].ack.end, run[0]
-    verb, them = ("is", "it") if end == base + 1 else ("are", "them")
+    ack, end, loss = run[0].ack, run[-1].ack.end, run[0].loss
+    verb, them = ("is", "it") if end == ack.base + 1 else ("are", "them")
     return (
-        f"{offsets(base, end)}, acknowledged with acks={'all' if one.ack.acks == -1 else one.ack.acks}, {verb} gone: "
-        f"broker {one.leader} led epoch {one.epoch} without {them} ({one.cause}: {one.detail})"
+        f"{offsets(ack.base, end)}, acknowledged with acks={'all' if ack.acks == -1 else ack.acks}, {verb} gone: "
+        f"broker {loss.leader} led epoch {loss.epoch} without {them} ({loss.cause}: {loss.detail})"
     )
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 from operator import attrgetter
 from typing import NamedTuple
 
-from ..replication.acks import Ack, Ranges, missing_parts, value_ranges
+from ..replication.acks import Ack, Loss, Ranges, missing_parts, value_ranges
 from ..replication.cluster import Cluster
 from ..replication.storage.batches import Batch
 from ..replication.storage.replica_log import ReplicaLog
@@ -29,11 +29,7 @@ class LostAck:
 
     partition: int
     ack: Ack
-    cause: str
-    detail: str
-    time: int
-    leader: int
-    epoch: int
+    loss: Loss
     was_read: bool  # a consumer had polled some of it
 
 
@@ -73,9 +69,7 @@ def losses(cluster: Cluster) -> list[LostAck]:
         above = [(part.since(log.start), loss) for part, loss in ledger.missing_acks(partition, log)]
         for part, loss in [*((part.until(log.start), loss) for part, loss in acks.lost_before_deletion), *above]:
             if part is not None:
-                was_read = _was_polled(polled.get(part.producer, []), part)
-                about = (loss.cause, loss.detail, loss.time, loss.leader, loss.epoch)
-                found.append(LostAck(partition, part, *about, was_read))
+                found.append(LostAck(partition, part, loss, _was_polled(polled.get(part.producer, []), part)))
     return sorted(found, key=lambda one: (one.partition, one.ack.base, one.ack.time))
 
 
