@@ -206,13 +206,9 @@ def _context(rows: Iterable[tuple[str, str]]) -> pl.DataFrame:
     return complete(pl.DataFrame(sorted(rows), schema=["kind", "process"], orient="row"), CONTEXT)
 
 
-def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
+def _count(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
+    """Adds the numbers of operations by outcome, and of those whose outcome or times cannot be right."""
     parts.add("operations", len(operations))
-    if not len(operations):
-        if settings.dialect == "native":
-            parts.add("called failed", 0)
-        parts.add("completed before invoked", 0)
-        return
     for outcome, number in operations.group_by("outcome", maintain_order=True).len().iter_rows():
         parts.add(str(outcome), number)
     if settings.dialect == "native":
@@ -223,6 +219,13 @@ def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None
             parts.add("info", misreported)
     backwards = operations.select((pl.col("completed") < pl.col("invoked")).sum()).item()
     parts.add("completed before invoked", int(backwards or 0))
+
+
+def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
+    """Adds the observations of operations, by topic-partition, and which processes and topics they concern."""
+    _count(operations, settings, parts)
+    if not len(operations):
+        return
     if settings.processes:
         for process, f in operations.select("process", "f").unique().iter_rows():
             if process in settings.processes:

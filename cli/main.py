@@ -43,10 +43,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "linearize": ("linearize", "Decide whether a history of operations is linearizable."),
 }
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 # Errors of the environment: no space, no permission, a read-only or failing disk.
 ENVIRONMENT_ERRORS = frozenset(
     (
-        *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+        *(*NO_SPACE, errno.EROFS, errno.EACCES, errno.EPERM),
         *(errno.EIO, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ESTALE),
     )
 )
@@ -91,7 +92,7 @@ def report_failure(error: BaseException, name: str) -> tuple[str, bool]:
     Raises the error again if it ends the process, or if the next input would fail too: closed output, a full disk, or
     no Spark.
     """
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    full = isinstance(error, OSError) and error.errno in NO_SPACE
     fatal = (BrokenPipeError, click.exceptions.Abort, click.ClickException, MissingComponentError)
     if full or isinstance(error, fatal) or not _is_failure(error):
         raise error
@@ -109,12 +110,11 @@ def _refusal(error: BaseException) -> LogjudgeError | None:
     """The sentence for an error of the environment; None for any other error."""
     if not isinstance(error, OSError) or error.errno not in ENVIRONMENT_ERRORS:
         return None
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in NO_SPACE:
         return LogjudgeError(f"no space left to write ({error.strerror}); free some space and try again")
     where = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, str | bytes) else ""
-    if isinstance(error, PermissionError):
-        return LogjudgeError(f"{where}the system refused an operation ({error.strerror}); {PERMISSIONS}")
-    return LogjudgeError(f"{where}the system refused an operation ({error.strerror})")
+    advice = f"; {PERMISSIONS}" if isinstance(error, PermissionError) else ""
+    return LogjudgeError(f"{where}the system refused an operation ({error.strerror}){advice}")
 
 
 def worst_exit(codes: Iterable[int]) -> int:
@@ -164,7 +164,7 @@ class LazyGroup(click.Group):
             refusal = _refusal(error)
             if refusal is None:
                 raise
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in NO_SPACE:
                 _drop_output()
             raise refusal from error
         return code
