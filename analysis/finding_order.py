@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ..histories.tables import Finding
-from .rules import ANOMALIES, RULES
+from .rules import ALL_RULES
 
 SEVERITIES = ("violation", "permitted", "note")
 _GRAVITY = {name: rank for rank, name in enumerate(SEVERITIES)}
-_POSITION = {name: rank for rank, name in enumerate(dict.fromkeys([*RULES, *ANOMALIES]))}
+_POSITION = {name: rank for rank, name in enumerate(ALL_RULES)}
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from ..analysis.causes import Cause, catalogue
-from ..analysis.rules import ANOMALIES, RULES
+from ..analysis.rules import ALL_RULES
 from ..histories.errors import UsageError, unknown_name
 from ..histories.references import markdown_link, references_in, with_links
 from .options import complete_names
@@ -28,7 +28,7 @@ def command(name: str | None, markdown: bool) -> None:
             click.echo(f"{cause.name:26} {cause.title}")
     elif name in known:
         _explain(known[name])
-    elif name in RULES or name in ANOMALIES:
+    elif name in ALL_RULES:
         raise UsageError(f"{name} is a rule, not a cause; `logjudge rules {name}` explains it")
     else:
         raise unknown_name("cause", name, known, "`logjudge causes`")

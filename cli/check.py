@@ -67,9 +67,9 @@ EXITS = {
 
 
 def _rule_names() -> Iterable[str]:
-    from ..analysis.rules import ANOMALIES, RULES
+    from ..analysis.rules import ALL_RULES
 
-    return dict.fromkeys([*RULES, *ANOMALIES])
+    return ALL_RULES
 
 
 DEFAULT_OUT = "logjudge-out"

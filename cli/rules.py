@@ -7,7 +7,7 @@ import textwrap
 import click
 
 from ..analysis.causes import catalogue
-from ..analysis.rules import ANOMALIES, RULES, Rule
+from ..analysis.rules import ALL_RULES, ANOMALIES, RULES, Rule
 from ..histories.errors import UsageError, unknown_name
 from .options import complete_names
 
@@ -20,9 +20,7 @@ NOTATION = (
 
 
 @click.command()
-@click.argument(
-    "name", metavar="[RULE]", required=False, shell_complete=complete_names(lambda: dict.fromkeys([*RULES, *ANOMALIES]))
-)
+@click.argument("name", metavar="[RULE]", required=False, shell_complete=complete_names(lambda: ALL_RULES))
 @click.option("--markdown", is_flag=True, help="Print docs/rules.md.")
 def command(name: str | None, markdown: bool) -> None:
     """List the rules, or explain one with an example."""
@@ -34,8 +32,8 @@ def command(name: str | None, markdown: bool) -> None:
         click.echo("\nOf transactions on lists and registers (docs/transactions.md):")
         for rule in ANOMALIES.values():
             click.echo(f"{rule.name:26} {rule.summary}")
-    elif name in RULES or name in ANOMALIES:
-        rule = RULES.get(name) or ANOMALIES[name]
+    elif name in ALL_RULES:
+        rule = ALL_RULES[name]
         click.echo(f"{click.style(rule.name, bold=True)}: {rule.summary}")
         for heading, text in rule.texts:
             click.echo(
@@ -48,7 +46,7 @@ def command(name: str | None, markdown: bool) -> None:
     elif name in catalogue():
         raise UsageError(f"{name} is a cause, not a rule; `logjudge causes {name}` explains it")
     else:
-        raise unknown_name("rule", name, [*RULES, *ANOMALIES], "`logjudge rules`")
+        raise unknown_name("rule", name, ALL_RULES, "`logjudge rules`")
 
 
 def document() -> str:

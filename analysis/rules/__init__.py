@@ -30,7 +30,7 @@ from . import (
 from .anomalies import ANOMALIES, DIALECTS
 from .rule import Assumed, Judgement, Rule
 
-__all__ = ["ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "rules_assuming", "rules_of"]
+__all__ = ["ALL_RULES", "ANOMALIES", "DIALECTS", "RULES", "Judgement", "Rule", "rules_assuming", "rules_of"]
 
 RULES: dict[str, Rule] = {
     rule.name: rule
@@ -70,6 +70,9 @@ RULES: dict[str, Rule] = {
 }
 
 
+ALL_RULES: dict[str, Rule] = {**RULES, **ANOMALIES, **RULES}  # a name of both is that of RULES
+
+
 def rules_of(dialect: str) -> dict[str, Rule]:
     """The rules, or the anomalies of transactions on lists and registers, that a history of a dialect is judged by."""
     return ANOMALIES if dialect in DIALECTS else RULES
@@ -95,16 +98,15 @@ def check_applicable(rules: Sequence[str], dialect: str, model: str = STRONGEST,
 
 def select_rules(only: Sequence[str], skip: Sequence[str], allow: Sequence[str]) -> tuple[str, ...]:
     """The rules to judge; empty: all. Raises UsageError if a name does not exist."""
-    known = dict.fromkeys([*RULES, *ANOMALIES])
     for name in (*only, *skip, *(item.split(":", 1)[0] for item in allow)):
-        if name not in known:
-            raise unknown_name("rule", name, known, "`logjudge rules`")
+        if name not in ALL_RULES:
+            raise unknown_name("rule", name, ALL_RULES, "`logjudge rules`")
     for item in allow:
         if ":" in item and item.split(":", 1)[1] not in ("acks=1", "acks=all"):
             raise UsageError(f"found --allow {item}, expected RULE or RULE:acks=1")
     if not only and not skip:
         return ()
-    chosen = tuple(name for name in (only or known) if name not in skip)
+    chosen = tuple(name for name in (only or ALL_RULES) if name not in skip)
     if not chosen:
         raise UsageError("found no rule left after --only and --skip, expected one or more")
     return chosen
