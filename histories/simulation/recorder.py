@@ -135,11 +135,11 @@ class Recorder(History):
 
     # --- consumers
 
-    def poll(self, head: EventHead) -> None:
-        self._event(head, "invoke", '"f":"poll"')
+    def poll(self, time: int, process: str, op: int) -> None:
+        self._event(EventHead(time, process, op), "invoke", '"f":"poll"')
 
-    def polled(self, head: EventHead, records: Records) -> None:
-        self._event(head, "ok", f'"f":"poll",{self._records(records)}')
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:
+        self._event(EventHead(time, process, op), "ok", f'"f":"poll",{self._records(records)}')
 
     def handle(self, head: EventHead, records: Records) -> None:
         self._instant(head, f'"f":"handle",{self._records(records)}')

@@ -109,10 +109,10 @@ class Tracer(History):
 
     # --- consumers; the final reader is not traced
 
-    def polled(self, head: EventHead, records: Records) -> None:
-        if head.process != "final":
-            self.events.extend(_events(head.time, Step(head.process, READ), records))
-            _raise_ends(self._read[head.process], records)
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:
+        if process != "final":
+            self.events.extend(_events(time, Step(process, READ), records))
+            _raise_ends(self._read[process], records)
 
     def handle(self, head: EventHead, records: Records) -> None:
         ends = self._handled[head.process]

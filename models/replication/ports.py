@@ -154,10 +154,10 @@ class History:
     ) -> None:
         """A transaction ended: ok is committed, fail aborted. `offsets` are those that it commits."""
 
-    def poll(self, head: EventHead) -> None:
+    def poll(self, time: int, process: str, op: int) -> None:
         """A consumer begins a poll."""
 
-    def polled(self, head: EventHead, records: Records) -> None:
+    def polled(self, time: int, process: str, op: int, records: Records) -> None:
         """A poll returns."""
 
     def handle(self, head: EventHead, records: Records) -> None:

@@ -143,7 +143,7 @@ class Consumer(Client):
         self._poll_op = self.next_op()
         self._poll_deadline = self.loop.now + self.config.poll_timeout
         self._poll_acknowledged = dict(self._ledger.acknowledged_end)
-        self._history.poll(self.head(self._poll_op))
+        self._history.poll(self.loop.now, self.name, self._poll_op)
 
     def seek(self, offset: int) -> None:
         """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
@@ -183,7 +183,7 @@ class Consumer(Client):
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self._has_gaps:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
-        self._history.polled(self.head(self._poll_op), records)
+        self._history.polled(now, self.name, self._poll_op, records)
         self.under_way = records
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
             self.finished = True
@@ -283,7 +283,7 @@ class Consumer(Client):
                 0,
                 self._max_bytes,
             )
-            self.transmit(request)
+            self.network.send(self.node, source, self._inboxes[source], request)
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""

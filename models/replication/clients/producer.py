@@ -189,7 +189,7 @@ class Producer(Client):
         request = ProduceRequest(
             self.node, broker, now, self.on_produced, self.on_closed, connection, batches, config.acks
         )
-        self.transmit(request)
+        self.network.send(self.node, broker, self._inboxes[broker], request)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
