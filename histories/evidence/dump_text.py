@@ -58,7 +58,7 @@ def is_dump(head: str) -> bool:
 def read_dump(path: Path) -> list[Dump]:
     """The dumped files: kafka-dump-log may print several into one text."""
     try:
-        text = path.read_text("utf-8", "replace")
+        text = path.read_bytes().decode("utf-8", "replace")  # a payload may have carriage returns
     except OSError as error:
         return [_dump(_State(damage=[unreadable_row(error)]))]
     return parse_dump(text)
@@ -95,9 +95,14 @@ def parse_dump(text: str) -> list[Dump]:
 
 
 def _join_lines(text: str) -> list[tuple[int, str]]:
-    """The entries with the numbers of their first lines. Other lines continue the payload before them."""
+    """The entries with the numbers of their first lines. Other lines continue the payload before them.
+
+    A carriage return at the end of a line belongs to the payload, unless the first line has one, too.
+    """
     entries: list[tuple[int, list[str]]] = []
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines = text.split("\n")
+    if lines[0].endswith("\r"):
+        lines = [line.removesuffix("\r") for line in lines]
     for number, line in enumerate(lines if lines[-1] else lines[:-1], 1):
         if line.startswith(BEGINS) or not entries or " payload: " not in entries[-1][1][0]:
             entries.append((number, [line]))
@@ -186,13 +191,15 @@ def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, paylo
     key = key if int(pairs.get("keysize", "0" if key else "-1")) >= 0 else None
     size = int(pairs.get("valuesize", pairs.get("payloadsize", "-1")))
     value = payload if size >= 0 and payload is not None else None
+    is_whole = size < 0 or value is None or len(value.encode("utf-8", "surrogatepass")) == size  # else it is no UTF-8
+    has_digest = is_whole and pairs.get("headerkeys", "[]") == "[]"
     return {
         "offset": int(pairs["offset"]),
         "leader_epoch": batch["leader_epoch"],
         "timestamp": _timestamp(pairs),
         "key": key,
         "value": value,
-        "digest": None if pairs.get("headerkeys", "[]") != "[]" else text_digest(key, value),
+        "digest": text_digest(key, value) if has_digest else None,
         "producer_id": batch["producer_id"],
         "producer_epoch": batch["producer_epoch"],
         "transactional": batch["transactional"],

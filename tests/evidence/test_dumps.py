@@ -71,6 +71,36 @@ def test_a_payload_may_have_several_lines_and_look_like_anything():
     assert not is_dump("hello")
 
 
+CRLF = """\
+baseOffset: 522 lastOffset: 526 count: 5 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 \
+partitionLeaderEpoch: 1 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 984217 \
+CreateTime: 1795847152600 size: 240 magic: 2 compresscodec: none crc: 1 isvalid: true
+| offset: 522 CreateTime: 1795847152207 keySize: 1 valueSize: 7 sequence: -1 headerKeys: [] key: k payload: p1-128\r
+| offset: 523 CreateTime: 1795847152299 keySize: 8 valueSize: 6 sequence: -1 headerKeys: [] key: ключ payload: p1-129
+| offset: 526 CreateTime: 1795847152600 keySize: -1 valueSize: 8 sequence: -1 headerKeys: [] payload: p1-132\r
+
+"""
+
+
+def test_a_payload_may_have_carriage_returns(tmp_path):
+    """As in a real dump of kafka_2.13-4.1.1; and in one that passed through Windows."""
+    path = tmp_path / "1-orders-0.txt"
+    for text in (CRLF, CRLF.replace("\n", "\r\n")):
+        path.write_bytes(text.encode())
+        [dump] = read_dump(path)
+        assert dump.records["value"].to_list() == ["p1-128\r", "p1-129", "p1-132\r\n"] if text == CRLF else True
+        assert dump.damage.height == 0
+        assert dump.records["digest"].null_count() == 0
+
+
+def test_a_payload_that_is_no_utf_8_has_no_digest():
+    """kafka-dump-log prints a replacement character (3 bytes) for a byte of another encoding."""
+    text = f"{HEAD}\n| offset: 0 CreateTime: 5 keySize: -1 valueSize: 4 headerKeys: [] payload: caf\ufffd\n"
+    text += "| offset: 1 CreateTime: 5 keySize: -1 valueSize: 4 headerKeys: [] payload: cafe\n"
+    [dump] = parse_dump(text)
+    assert dump.records["digest"].is_null().to_list() == [True, False]
+
+
 @given(st.text(max_size=200))
 def test_noise_never_crashes(text):
     for dump in parse_dump("Dumping x/orders-0/00000000000000000000.log\n" + text):
