@@ -16,13 +16,13 @@ from .cases import Lost
 
 def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
     """The last death of a broker before a time, from every source that reports it."""
-    known = [e for e in timeline.died(broker) if e.time is None or until is None or e.time <= until + SECOND]
-    dated = [e for e in known if e.time is not None]
-    if not dated:
-        return [e.fact for e in known[:1]]
-    latest = max(e.time or 0 for e in dated)
-    # The controller notices a kill some seconds later, when the session ends: one death in several sources.
-    return [e.fact for e in dated if (e.time or 0) > latest - 20 * SECOND][-3:]
+    lives = [e for time, e in timeline.life_of(broker) if until is None or time <= until + SECOND]
+    while lives and lives[-1].kind != "died":
+        lives.pop()
+    if not lives:
+        return [e.fact for e in timeline.died(broker) if e.time is None][:1]
+    # The controller notices a kill when the session ends, or much later if its quorum was lost: one death, two sources.
+    return [e.fact for e in takewhile(lambda e: e.kind == "died", reversed(lives))][:3][::-1]
 
 
 def was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:

@@ -143,3 +143,15 @@ def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_s
     assert explained.cause == "unclean-election"
     shown = [fact.sentence for fact in explained.chain if fact.kind == "disk-failed"]
     assert shown == ["the log directory of orders-0 on broker 1 failed (/lab/disk2), so it is offline"] * is_shown
+
+
+@pytest.mark.parametrize(("between", "shown"), [((), [6, 40]), ((fault("restart", "1", 20),), [40])])
+def test_a_controller_may_notice_a_death_late(between, shown):
+    """As with a quorum that was lost when the leader was killed, and elected another one when it was back."""
+    fenced = (40, "INFO [QuorumController id=102] Fencing broker 1 at epoch 16 because its session has timed out. (x)")
+    meta = metadata((4, {"isr": [1]}), (41, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    faults = [fault("kill", "1", 6), *between]
+    explained = explain_loss(timeline(AFTER, meta=meta, events=[server_log("102", fenced)], faults=faults), lost())
+    assert explained.cause == "unclean-election"
+    deaths = [fact for fact in explained.chain if fact.broker == "1" and fact.kind in ("kill", "fenced")]
+    assert [fact.time for fact in deaths] == [at * SECOND for at in shown]
