@@ -235,7 +235,7 @@ def compare_causes(truth: dict[str, Any], results: Results, found: pl.DataFrame,
             of = f"{judged['findings'][0]}@{span['first']}-{span['last']}"
             compared.wrong.append(f"{of} has the cause {judged['cause']}, expected {', '.join(sorted(causes))}")
     by_epochs = dict.fromkeys(("kip-101", "kip-279"), "leader-epoch-divergence")
-    diverged = {"high-watermark": "high-watermark-truncation", **by_epochs}
+    diverged = {"high-watermark": "high-watermark-truncation", "no-controller-epoch": "split-brain", **by_epochs}
     for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):
         if row["cause"] not in (None, diverged.get(truth["variant"])):
             compared.wrong.append(f"{row['id']} has the cause {row['cause']} under {truth['variant']}")

@@ -5,6 +5,7 @@ each thing that it explains:
 
 - explain_loss: acknowledged records that are gone
 - explain_divergence: replicas that differ at the end, so that the next election can lose records
+- explain_leaders: a leader epoch that two brokers led
 - explain_missed: records that a group skipped
 - explain_regression: a committed offset that went back
 - explain_duplicate: a value at several offsets
@@ -49,12 +50,13 @@ from . import (
     retention,
     retry_duplicate,
     single_ack_failover,
+    split_brain,
     stale_commit,
     transaction_state_lost,
     truncation_below_position,
     unclean_election,
 )
-from .cases import Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
+from .cases import NOT_THE_CASE, Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
 from .lost_marker import (
     explanation_of_part,
@@ -75,6 +77,7 @@ CAUSES: dict[str, ModuleType] = {
         correlated_failure,
         corruption,
         log_rolled_back,
+        split_brain,
         commit_before_handle,
         committed_offset_vanished,
         commits_lost,
@@ -111,6 +114,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:
     """The cause for replicas that differ in a range of offsets at the end of the run."""
     return _of_logs("explain_divergence", timeline, differing)
+
+
+def explain_leaders(timeline: Timeline, epoch: int) -> Explanation:
+    """The cause for which two brokers led a leader epoch."""
+    return _combine_attempts(_attempts("explain_leaders", timeline, epoch))
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
@@ -172,6 +180,9 @@ def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:
 def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
     """The explanation of a range in brokers' logs. The proved chains of a loss get its decisive steps."""
     attempts = _attempts(explain, timeline, lost)
+    if explain == "explain_loss" and (undecided := attempts.get("split-brain", NOT_THE_CASE).missing):
+        # While two brokers lead, the ISR and the elections that one controller records prove no other cause.
+        return Explanation("unknown", missing=undecided)
     for name, attempt in attempts.items():
         facts = list(attempt.chain)
         if attempt.is_proved and explain == "explain_loss":

@@ -79,6 +79,8 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
+    if old is not None and _began_after_acknowledgement(old, lost):
+        old = None  # another broker led the epoch before, and acknowledged them
     leader = f"the leader of {lost.name} when the records were acknowledged"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (now == old.epoch or (then is None and now is None)):
@@ -89,6 +91,14 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     new = _losing_term(timeline, LeaderChange(old).old_leader, after, lost, then, now)
     election = f"the election after which {lost.name} lacked offset {lost.first}"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
+
+
+def _began_after_acknowledgement(term: Term, lost: Lost) -> bool:
+    """Whether the recorded leader of a term cannot have acknowledged the records, as it was elected later.
+
+    With a second of tolerance, as brokers log a little late.
+    """
+    return term.time is not None and lost.first_acked is not None and lost.first_acked < term.time - SECOND
 
 
 def _losing_term(

@@ -16,6 +16,7 @@ from .incident import MAX_TEXT
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
+from .split_brains import explain_split_brain, split_brain_losses
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
 
@@ -66,9 +67,13 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
         explained += explain_losses(p.timeline, losses, sends_of(p))
     explained = [_with_ending(p, one) for one in explained]
     of_losses = [ExplainedRange(lost, explanation) for _, lost, explanation in explained if lost is not None]
+    split_brains = split_brain_losses(of_losses)
     for finding in findings:
         explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "") if finding.severity != "note" else None
-        if explain_finding is not None and (explanation := explain_finding(p, finding, of_losses)) is not None:
+        explanation = explain_finding(p, finding, of_losses) if explain_finding is not None else None
+        if (explanation is None or explanation.cause == "unknown") and finding.rule not in LOSSES:
+            explanation = explain_split_brain(p, finding, split_brains) or explanation
+        if explanation is not None:
             explained.append(ExplainedFindings([finding], None, explanation))
     position = {finding.id: number for number, finding in enumerate(findings)}
     return sorted(explained, key=lambda item: position[item.findings[0].id])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import polars as pl
 
@@ -50,6 +51,29 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
             best, leader = key, str(named)
     epoch, isr = vacant
     return leader if best is not None and (epoch <= best[0] or leader in [str(broker) for broker in isr]) else None
+
+
+def epochs_with_two_leaders(log_events: pl.DataFrame) -> list[tuple[int, dict[str, dict[str, Any]]]]:
+    """The leader epochs that two brokers led, each with the first line of each leader: its row with its fields.
+
+    Each logged it of itself: a line about another broker may be outdated. A topic that was created again begins at
+    epoch 0. Its topic id identifies it; without one epoch 0 proves nothing. If the epochs of lines without a topic id
+    go back in time, no line of the partition proves anything.
+    """
+    claims: dict[str, dict[int, dict[str, dict[str, Any]]]] = {}
+    lines = log_events.filter(kind="leader").sort("time", "file", "line", nulls_last=True)
+    for row in lines.iter_rows(named=True):
+        fields = json.loads(row["fields"])
+        epochs = claims.setdefault(fields.get("topic_id", ""), {})
+        if not fields.get("topic_id") and fields["leader_epoch"] < max(epochs, default=0):
+            return []
+        epochs.setdefault(fields["leader_epoch"], {}).setdefault(row["broker"], {**row, **fields})
+    return [
+        (epoch, leaders)
+        for topic_id, epochs in claims.items()
+        for epoch, leaders in epochs.items()
+        if len(leaders) > 1 and (topic_id or epoch > 0)
+    ]
 
 
 def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:

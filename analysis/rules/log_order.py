@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
@@ -13,6 +12,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.references import MESSAGE_FORMAT, REPLICATION, kip
 from ...histories.tables import Evidence, Finding
+from ..replicas.leaders import epochs_with_two_leaders
 from ..replicas.missing_logs import COPY
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
@@ -90,23 +90,9 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
 
 
 def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
-    """Leader epochs that two brokers led. Each logged it of itself: a line about another broker may be outdated.
-
-    A topic that was created again begins at epoch 0. Its topic id identifies it; without one epoch 0 proves nothing.
-    If the epochs of lines without a topic id go back in time, no line of the partition proves anything.
-    """
-    claims: dict[str, dict[int, dict[str, Row]]] = {}
-    lines = logs.log_events.filter(kind="leader").sort("time", "file", "line", nulls_last=True)
-    for row in lines.iter_rows(named=True):
-        fields = json.loads(row["fields"])
-        epochs = claims.setdefault(fields.get("topic_id", ""), {})
-        if not fields.get("topic_id") and fields["leader_epoch"] < max(epochs, default=0):
-            return
-        epochs.setdefault(fields["leader_epoch"], {}).setdefault(row["broker"], {**row, **fields})
-    for topic_id, epochs in claims.items():
-        for epoch, leaders in epochs.items():
-            if len(leaders) > 1 and (topic_id or epoch > 0):
-                yield _two_leaders(logs, epoch, leaders)
+    """Leader epochs that two brokers led, by their own lines."""
+    for epoch, leaders in epochs_with_two_leaders(logs.log_events):
+        yield _two_leaders(logs, epoch, leaders)
 
 
 def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Finding:

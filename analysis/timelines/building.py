@@ -18,7 +18,7 @@ import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
 from ...histories.tables import MAX_INT64
-from ..replicas.leaders import longest_copy
+from ..replicas.leaders import epochs_with_two_leaders, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
 from .facts import RESTART, SECOND, Fact, fact_of
@@ -125,6 +125,7 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     if version is not None:
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
     _leader_changes(builder)
+    builder.led_by_two = {epoch for epoch, _ in epochs_with_two_leaders(log_events)}
     builder.merged = merge_sources(builder.facts())
     for leader, report in builder.reported_by_leaders:
         if builder.is_overruled(leader, report.time):

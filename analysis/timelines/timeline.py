@@ -227,6 +227,7 @@ class Timeline:
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     controllers: list[Fact] = field(default_factory=list)  # changes of the active controller
+    led_by_two: Collection[int] = ()  # the leader epochs that two brokers led, by their own lines
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
     memo: dict[Any, Any] = field(default_factory=dict)  # what several causes derive from it

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .acks import Ack, Acks, Loss, Ranges, add_range, missing_parts, value_ranges
-from .loss_causes import Truncation, explain_loss
+from .loss_causes import RivalLeaders, Truncation, explain_loss
 from .partition_state import PartitionState
 from .ports import AppendListener, Records, ReplicaView
 from .producer_batch import ProducerBatch
@@ -33,15 +33,6 @@ class Breach:
     text: str
     base: int = -1  # the offsets concerned, `end` not included; -1 if there are none
     end: int = -1
-
-
-class RivalLeaders(NamedTuple):
-    """Two brokers that led a partition in the same leader epoch."""
-
-    partition: int
-    epoch: int
-    first: int
-    second: int
 
 
 class PositionReset(NamedTuple):
@@ -185,8 +176,9 @@ class Ledger:
             self.elected[partition][state.epoch] = known
         self.newest[partition] = NewestLeader(replica, state)
         acks = self.acks[partition]
+        known_losses = acks.losses if other == broker else {}  # a second leader shows why the first one lacked records
         acks.losses = {
-            number: acks.losses.get(number) or self._explain(partition, ack, replica, state, now)
+            number: known_losses.get(number) or self._explain(partition, ack, replica, state, now)
             for number, ack in acks.missing_from(replica.log)
         }
 
@@ -226,7 +218,9 @@ class Ledger:
 
     def _explain(self, partition: int, ack: Ack, leader: ReplicaView, state: PartitionState, now: int) -> Loss:
         before = self.elected[partition].get(state.epoch, state)
-        return explain_loss(ack, leader, state, before, self._logs_of(partition), self.truncations[partition], now)
+        rivals = [one for one in self.rivals if one.partition == partition]
+        truncations = self.truncations[partition]
+        return explain_loss(ack, leader, state, before, self._logs_of(partition), truncations, rivals, now)
 
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
         """The acknowledged values that a leader's log has at no offset, with their causes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .acks import Ack, Loss
 from .partition_state import PartitionState
@@ -23,6 +24,15 @@ class Truncation:
     reason: str
 
 
+class RivalLeaders(NamedTuple):
+    """Two brokers that led a partition in the same leader epoch."""
+
+    partition: int
+    epoch: int
+    first: int
+    second: int
+
+
 def explain_loss(
     ack: Ack,
     leader: ReplicaView,
@@ -30,6 +40,7 @@ def explain_loss(
     before: PartitionState,
     logs: dict[int, ReplicaLog],
     truncations: Iterable[Truncation],
+    rivals: Iterable[RivalLeaders],
     now: int,
 ) -> Loss:
     """The cause of a loss.
@@ -55,6 +66,8 @@ def explain_loss(
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
         return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
+    if any(_parted(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
+        return loss("split-brain", "two brokers led one leader epoch, and only the other one had it")
     if elected.is_unclean and not elected.was_last_known:
         return loss("unclean-election", "it was not in the ISR")
     if cut is not None and cut.reason == "unclean-disk":
@@ -73,3 +86,20 @@ def explain_loss(
     # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
     # leader does not wait for the ISR. Neither is a named cause.
     return loss("unknown", "it was in the ISR and never had it")
+
+
+def _parted(rivals: RivalLeaders, ack: Ack, had: set[int], epoch: int) -> bool:
+    """Whether one of two rival leaders had a batch of their epoch or an earlier one, and the other never had it."""
+    return len(had.intersection((rivals.first, rivals.second))) == 1 and ack.epoch <= rivals.epoch <= epoch
+
+
+def _continues(leader: ReplicaView, rivals: RivalLeaders, had: set[int], logs: dict[int, ReplicaLog]) -> bool:
+    """Whether a leader is the rival without the batch, or its log ends with records that only that rival has."""
+    holder, other = (rivals.first, rivals.second) if rivals.first in had else (rivals.second, rivals.first)
+    if leader.broker in (holder, other):
+        return leader.broker == other
+    last = leader.log.end - 1
+    own, others, holders = (log.at(last) if last >= 0 else None for log in (leader.log, logs[other], logs[holder]))
+    if own is None or others is None or own.uid != others.uid:
+        return False
+    return holders is None or holders.uid != own.uid
