@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 import click
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 HISTORIES = ("*.jsonl", "history/*.jsonl")  # of a bundle
 
 
-class Source:
+class Source(Protocol):
     """Events that grow. `run` is the bundle or the history with those that were fetched."""
 
     run: Path
-    unit = "messages"  # of `unread`
+    unit: str = "messages"  # of `unread`
 
     def fetch(self) -> None:
         """Adds new events to `run`."""
@@ -49,7 +49,6 @@ class Source:
 
     def behind(self, took: float) -> float:
         """Seconds since the newest event of the last fetch was written, after a round of `took` seconds."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Ends the fetching."""
@@ -87,28 +86,6 @@ class LocalRun(Source):
 
     def behind(self, took: float) -> float:
         return took if self.unread() else 0.0
-
-
-class Topic(Source):
-    """A Kafka topic, which a consumer copies."""
-
-    def __init__(self, address: str, client: dict[str, str], folder: Path, config: dict[str, Any]) -> None:
-        from ..histories.recording.topic_reader import TopicReader, address_of
-
-        self._reader = TopicReader(address_of(address), client, folder, config)
-        self.run = folder
-
-    def fetch(self) -> None:
-        self._reader.fetch()
-
-    def unread(self) -> int:
-        return self._reader.unread
-
-    def behind(self, took: float) -> float:  # noqa: ARG002
-        return self._reader.behind()
-
-    def close(self) -> None:
-        self._reader.close()
 
 
 class Streamed(Source):
@@ -265,7 +242,9 @@ def _source(run: str, state: Path, options: dict[str, Any]) -> Source:
         client = read_properties(options["client_config"])
     copy = state.with_suffix(".events")
     if spark is None:
-        return Topic(run, client, copy, config)
+        from ..histories.recording.topic_reader import TopicReader, address_of
+
+        return TopicReader(address_of(run), client, copy, config)
     with Progress(name_of(run)) as progress:
         session = spark.open(progress)
     return Streamed(session, run, client, copy, config)

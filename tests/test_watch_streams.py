@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from command_line import invoke, verdict_in
 from kafka_clients import KafkaError, KafkaException
-from logjudge.cli.watch import Topic
 from logjudge.histories.errors import InputError, UsageError
 from logjudge.histories.recording import topic_reader
 from logjudge.histories.stream_copy import StreamCopy
@@ -207,7 +206,7 @@ def test_a_long_backlog_is_judged_in_rounds(
     monkeypatch.setattr(topic_reader, "MAX_MESSAGES", 14)
     cluster.logs[0] = soak[1]
     copy = tmp_path / "copy"
-    source = Topic(URL, {}, copy, {})
+    source = topic_reader.TopicReader(topic_reader.address_of(URL), {}, copy, {})
     source.fetch()
     assert source.unread() == len(soak[1]) - 14
     assert source.behind(0) < 60

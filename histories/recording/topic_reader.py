@@ -48,10 +48,12 @@ def address_of(text: str) -> Address:
 
 
 class TopicReader:
-    """A consumer of all partitions of a topic, and the copy that it writes.
+    """A consumer of all partitions of a topic, and the copy that it writes into a folder, `run`.
 
     Raises InputError if the topic is gone or lacks messages, ClusterError if no broker responds.
     """
+
+    unit = "messages"  # of `unread`
 
     def __init__(self, address: Address, client: Mapping[str, str], folder: Path, config: Mapping[str, Any]) -> None:
         settings = ClientSettings(address.bootstrap, dict(client))
@@ -60,11 +62,12 @@ class TopicReader:
         described = self._describe()
         self._gap = self._gap_of_policy()
         self._id = str(described.topic_id)
+        self.run = folder
         self._copy = StreamCopy(folder, f"{address.topic} ({self._id})", config)
         self._consumer = make_client("Consumer", settings, _CONSUMER)
         self._reached: dict[int, int] = {}  # the offset behind what was read, by partition
         self._newest_ms = 0
-        self.unread = 0  # messages
+        self._unread = 0
 
     def fetch(self) -> None:
         """Copies the messages up to the present end of the topic, or MAX_MESSAGES of them."""
@@ -83,16 +86,20 @@ class TopicReader:
             heard = time.monotonic() if messages else heard
             if time.monotonic() - heard > REQUEST_SECONDS:
                 raise self._away("no message")
-        self.unread = sum(max(end - self._reached[number], 0) for number, end in ends.items())
+        self._unread = sum(max(end - self._reached[number], 0) for number, end in ends.items())
 
     def close(self) -> None:
         """Ends the consumer and the copy."""
         self._consumer.close()
         self._copy.close()
 
-    def behind(self) -> float:
+    def unread(self) -> int:
+        """The messages that the last fetch left."""
+        return self._unread
+
+    def behind(self, took: float) -> float:  # noqa: ARG002
         """Seconds since the newest message that was read was written; 0 at the end of the topic."""
-        return max(time.time() - self._newest_ms / 1000, 0.0) if self.unread else 0.0
+        return max(time.time() - self._newest_ms / 1000, 0.0) if self._unread else 0.0
 
     def _take(self, messages: list[Any]) -> int:
         at_end = confluent_kafka().KafkaError._PARTITION_EOF
