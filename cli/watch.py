@@ -42,6 +42,7 @@ class Source(Protocol):
 
     def fetch(self) -> None:
         """Adds new events to `run`."""
+        return
 
     def unread(self) -> int | None:
         """The amount that was not fetched; None if not known."""
@@ -52,6 +53,7 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Ends the fetching."""
+        return
 
 
 def bytes_of(run: Path) -> int:
