@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,15 +48,8 @@ def judge_operations(model: Model[Any], history: History, timeout: float | None,
 
     Raises InputError with the line of an operation that the model cannot take.
     """
-    with _located_errors(model, history):
-        return Judgement(model, history, check_operations(model, history.operations, timeout, memory))
-
-
-@contextmanager
-def _located_errors(model: Model[Any], history: History) -> Iterator[None]:
-    """Raises a ModelError as an InputError with the line of its operation."""
     try:
-        yield
+        return Judgement(model, history, check_operations(model, history.operations, timeout, memory))
     except ModelError as error:
         line = None if error.operation is None else history.lines[error.operation]
         raise InputError(history.source, str(error), f"operations of the model {model.name}", line=line) from error
