@@ -149,10 +149,17 @@ def _histories(path: Path, evidence: tuple[Part, ...]) -> list[Path]:
         files = [
             file for file in files if not evidence or file.suffix not in LOG_ENDINGS or _is_log_history(head_of(file))
         ]
+        files = files or _histories_beside_brokers(path, taken)
     for file in files:
         check_path(file, EXPECTED)
         _check_encoding(file)
     return files
+
+
+def _histories_beside_brokers(folder: Path, taken: set[Path]) -> list[Path]:
+    """The histories under names of their own in a folder to which `logjudge collect` has added brokers' files."""
+    others = sorted(file for file in folder.iterdir() if file.is_file() and file not in taken)
+    return [file for file in others if _looks_like_history(file.name) and _is_log_history(head_of(file))]
 
 
 def _check_encoding(path: Path) -> None:

@@ -63,7 +63,7 @@ def _ended_at(p: Partition, brokers: pl.Series, end: int) -> int:
 def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:
     """The latest time (ns) at which the last copy certainly was not made yet."""
     is_held = pl.col("value").is_in(held.drop_nulls().implode())
-    sent = greatest(p.sends.filter(is_held)["invoked"], MIN_INT64)
+    sent = greatest(p.sends.filter(is_held, ~pl.col("synthetic"))["invoked"], MIN_INT64)
     # A leader adds its epoch when it begins to lead, also if it then writes nothing.
     begun = logs.epochs.filter(logs.is_of_leader)["leader_epoch"]
     terms = p.timeline.terms if p.timeline is not None else {}

@@ -35,6 +35,7 @@ def judged(
     leader: str | None = "1",
     elected: int | None = None,
     ended: Mapping[str, tuple[int, int]] | None = None,
+    synthetic: bool = False,
 ) -> tuple[list[str], list[str], bool]:
     """The lost values, those that acknowledged-absent finds, and whether this rule is unknown. No final reads.
 
@@ -43,7 +44,8 @@ def judged(
     """
     sends = [
         {"process": "p", "outcome": "ok", "invoked": at, "completed": at, "invoked_at": at, "at": at, "index": 0}
-        | {"offset": offset, "value": value, "acks": "all", "acknowledged": True, "txn": False, "synthetic": False}
+        | {"offset": offset, "value": value, "acks": "all", "acknowledged": True, "txn": False}
+        | {"synthetic": synthetic}
         for at, (value, offset) in enumerate(sent, 1)
     ]
     tables = joined(logs(earlier, "early"), logs(held)) if earlier else logs(held)
@@ -144,3 +146,49 @@ def test_a_healthy_run_with_early_copies_has_no_breach(recorded: Any, tmp_path: 
     assert result.rules["acknowledged-absent"]["verdict"] == "unknown"
     broken = " ".join(one["says"] for one in result.assumptions if not one["holds"])
     assert ("may have been written after the brokers' logs were copied" in broken) is not final
+
+
+def test_an_acknowledgement_dates_no_copy() -> None:
+    """The tools of Kafka write no invocations: with acks=all a later record may be acknowledged before."""
+    sent = [("a", 0), ("c", 2), ("b", 1)]
+    assert judged("1: 0a 1b\n2: 0a 1b", sent=sent, synthetic=True) == ([], [], True)
+    assert judged("1: 0a 1b\n2: 0a 1b", sent=sent) == (["c"], ["c"], False)  # b was sent after the acknowledgement
+
+
+# kafka-dump-log of a broker that ran on, and the lines of two VerifiableProducers: acks=-1 and acks=1.
+COPIED = """\
+Dumping /brokers/2/data/orders-0/00000000000000000000.log
+Log starting offset: 0
+baseOffset: 22197 lastOffset: 22197 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 \
+partitionLeaderEpoch: 2 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 413020 \
+CreateTime: 1795848050037 size: 75 magic: 2 compresscodec: none crc: 1234179103 isvalid: true
+| offset: 22197 CreateTime: 1795848050037 keySize: -1 valueSize: 7 sequence: -1 headerKeys: [] payload: 1.16108
+baseOffset: 22198 lastOffset: 22199 count: 2 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 \
+partitionLeaderEpoch: 2 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 413095 \
+CreateTime: 1795848051239 size: 87 magic: 2 compresscodec: none crc: 1422041202 isvalid: true
+| offset: 22198 CreateTime: 1795848051239 keySize: -1 valueSize: 6 sequence: -1 headerKeys: [] payload: 2.8108
+| offset: 22199 CreateTime: 1795848051239 keySize: -1 valueSize: 6 sequence: -1 headerKeys: [] payload: 2.8109
+"""
+SUCCESSES = {
+    "producer-0": [(1795848051619, "1.16108", 22197)],
+    "producer-1": [
+        (1795848051343, "2.8108", 22198),
+        (1795848051343, "2.8109", 22199),
+        (1795848051451, "2.8110", 22200),
+    ],
+}
+
+
+def test_histories_of_kafkas_tools_stay_histories_beside_brokers_files(tmp_path: Path) -> None:
+    """`collect` adds brokers/ to the folder; the record behind the end of the copy is not lost."""
+    for name, lines in SUCCESSES.items():
+        about = {"name": "producer_send_success", "key": None, "topic": "orders", "partition": 0}
+        events = [{"timestamp": at, **about, "value": value, "offset": offset} for at, value, offset in lines]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    (tmp_path / "notes.jsonl").write_text('{"by": "an operator"}\n')
+    (tmp_path / "brokers" / "2").mkdir(parents=True)
+    (tmp_path / "brokers" / "2" / "2-orders-0.txt").write_text(COPIED)
+    result = check(tmp_path)
+    assert result.counts["acknowledged"] == 4
+    assert result.findings.filter(severity="violation").height == 0
+    assert result.rules["acknowledged-absent"]["verdict"] == "unknown"
