@@ -22,7 +22,7 @@ from ...models.replication.copy_ledger import Copy, Source
 from ...models.replication.keys import Keys
 from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
-from ...models.replication.storage.segments import segments as roll
+from ...models.replication.storage.segments import roll
 from ...models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, is_commit
 from .names import epoch_ms, key_name, source_key, value
 
@@ -109,13 +109,13 @@ def segments(log: ReplicaLog, content: Content, magic: int, limits: Limits) -> I
     """Chunks of segment files, each with the base offset of its file; an empty log has one empty file."""
     write = batch_bytes if magic == 2 else message_set
     base = -1
-    for batches in roll(log.batches(), *limits):
+    for batch, begins in roll(log.batches(), *limits):
         if base < 0:
-            yield batches[0].base, b""  # the cleaner keeps the first segment, also without records (replaceSegments)
-        base = batches[0].base
-        for batch in batches:
-            if batch.removed.bit_count() < batch.count or _is_needed(log, batch):
-                yield base, write(batch, content)
+            yield batch.base, b""  # the cleaner keeps the first segment, also without records (replaceSegments)
+        if begins:
+            base = batch.base
+        if batch.removed.bit_count() < batch.count or _is_needed(log, batch):
+            yield base, write(batch, content)
     if base < 0:
         yield log.end, b""
 

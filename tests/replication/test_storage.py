@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 from logjudge.analysis.engines.local import judge_run
@@ -11,6 +12,7 @@ from logjudge.histories.simulation.scenarios import load
 from logjudge.models.replication.config import NEVER, SECOND, Config
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.storage.batches import Batch
+from logjudge.models.replication.storage.packed_rows import CHUNK, pack
 from logjudge.models.replication.storage.replica_log import ReplicaLog
 from logjudge.models.replication.storage.segments import Limits, retained_from, segments, size_of
 from protocol_runs import details, run
@@ -78,3 +80,14 @@ def test_delete_records_waits_for_the_replicas_that_live() -> None:
     options = {"simulation.ops": 200, "broker.session.timeout.ms": 60000, "request.timeout.ms": 5000}
     _, late = run("kraft", options, silent, delete)
     assert details(late, "delete-timed-out") == [(0, 10, 0)]
+
+
+def test_packed_rows_occupy_no_more_than_they_take() -> None:
+    chunks = [[(base + n, base + n + 1, 0) for n in range(CHUNK)] for base in range(0, 50 * CHUNK, CHUNK)]
+    tracemalloc.start()
+    try:
+        packed = [pack(rows) for rows in chunks]
+        occupied, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert occupied < 2 * sum(map(len, packed)) + 100 * len(packed)

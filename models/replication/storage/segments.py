@@ -29,22 +29,34 @@ class Limits:
     size_of: Callable[[Batch], int] = size_of
 
 
-def segments(
+def roll(
     batches: Iterable[Batch], segment_bytes: int, segment_time: int, size_of: Callable[[Batch], int] = size_of
-) -> Iterator[list[Batch]]:
-    """The batches of each segment.
+) -> Iterator[tuple[Batch, bool]]:
+    """The batches, each with whether it begins a new segment.
 
-    A batch begins a new one if it does not fit, or is segment.ms younger than the first (LogSegment.shouldRoll).
+    A batch begins one if it does not fit, or is segment.ms younger than the first (LogSegment.shouldRoll).
     """
-    current: list[Batch] = []
+    first: Batch | None = None
     size = 0
     for batch in batches:
         own = size_of(batch)
-        if current and (size + own > segment_bytes or batch.time - current[0].time > segment_time):
-            yield current
-            current, size = [], 0
-        current.append(batch)
+        begins = first is None or size + own > segment_bytes or batch.time - first.time > segment_time
+        if begins:
+            first, size = batch, 0
         size += own
+        yield batch, begins
+
+
+def segments(
+    batches: Iterable[Batch], segment_bytes: int, segment_time: int, size_of: Callable[[Batch], int] = size_of
+) -> Iterator[list[Batch]]:
+    """The batches of each segment."""
+    current: list[Batch] = []
+    for batch, begins in roll(batches, segment_bytes, segment_time, size_of):
+        if begins and current:
+            yield current
+            current = []
+        current.append(batch)
     if current:
         yield current
 
