@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ def explain_loss(
     elected: PartitionState,
     before: PartitionState,
     logs: dict[int, ReplicaLog],
-    truncations: Iterable[Truncation],
+    truncations: Sequence[Truncation],
     rivals: Iterable[RivalLeaders],
     now: int,
 ) -> Loss:
@@ -63,6 +63,8 @@ def explain_loss(
     def loss(cause: str, detail: str) -> Loss:
         return Loss(cause, detail, now, broker, elected.epoch)
 
+    if ack.acks != 1:
+        without_power |= _with_lost_tails(ack, truncations)
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
         return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
@@ -86,6 +88,17 @@ def explain_loss(
     # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
     # leader does not wait for the ISR. Neither is a named cause.
     return loss("unknown", "it was in the ISR and never had it")
+
+
+def _with_lost_tails(ack: Ack, truncations: Sequence[Truncation]) -> set[int]:
+    """The brokers whose logs ended at or below a batch by the power failure that took it from another broker's disk.
+
+    An asynchronous leader acknowledges what its followers may not have fetched yet. If all lost their tails at once, no
+    other election would have saved the batch, and no log shows which of them had it.
+    """
+    failures = [one for one in truncations if one.reason == "unclean-disk"]
+    took = min((one.time for one in failures if any(ack.overlaps(batch) for batch in one.batches)), default=None)
+    return set() if took is None else {one.broker for one in failures if one.time >= took and one.end <= ack.base}
 
 
 def _parted(rivals: RivalLeaders, ack: Ack, had: set[int], epoch: int) -> bool:
