@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -40,18 +41,52 @@ def inspect_parquet(path: Path) -> tuple[int, str]:
         expected = "the columns that `logjudge convert` writes"
         raise InputError(str(path), f"no column {', '.join(missing)}", expected, "convert it")
     for field in pl.DataFrame(schema=EVENTS).to_arrow().schema:
-        # A float loses its fraction, and has already lost digits of large offsets.
-        if field.name in schema.names and (kind := _fraction(schema.field(field.name).type)):
-            raise InputError(str(path), f"{kind} in column {field.name}", f"{field.type}", "write it as integers")
+        columns = schema.get_all_field_indices(field.name)
+        if len(columns) > 1:
+            raise InputError(str(path), f"{len(columns)} columns {field.name}", "one", "remove the others")
+        if columns and (wrong := _wrong_type(schema.field(columns[0]).type, field.type)):
+            found, expected = wrong
+            advice = "write it as integers" if pa.types.is_integer(expected) else "convert it"
+            raise InputError(str(path), f"{found} in column {field.name}", str(expected), advice)
     return groups, str((schema.metadata or {}).get(_DIALECT, b""), "utf-8", "replace")
 
 
-def _fraction(kind: pa.DataType) -> pa.DataType | None:
-    """The first type with a fraction within a type, at any depth, or None."""
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return kind
-    fields = [kind.field(number) for number in range(kind.num_fields)]
-    return next((found for field in fields if (found := _fraction(field.type))), None)
+_KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "integer": (pa.types.is_integer,),
+    "text": (
+        *(pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        *(pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view),
+    ),
+    "boolean": (pa.types.is_boolean,),
+    "list": (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    "struct": (pa.types.is_struct,),
+    "null": (pa.types.is_null,),
+}
+
+
+def _kind_of(type_: pa.DataType) -> str | None:
+    """The kind of values of a type; None for others, such as times."""
+    return next((kind for kind, tests in _KINDS.items() if any(test(type_) for test in tests)), None)
+
+
+def _wrong_type(found: pa.DataType, expected: pa.DataType) -> tuple[pa.DataType, pa.DataType] | None:
+    """The first type, at any depth, that does not hold what is expected, with the expected one; None if all do.
+
+    A cast would accept more: a float loses its fraction, and has already lost digits of large offsets; times have other
+    units and epochs; the text of a list or a struct is no value.
+    """
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    kind, wanted = _kind_of(found), _kind_of(expected)
+    if kind == "null" or (kind == "integer" and wanted == "text"):
+        return None
+    if kind != wanted:
+        return found, expected
+    if kind == "list":
+        return _wrong_type(found.value_type, expected.value_type)
+    names = [field.name for field in expected if found.get_field_index(field.name) >= 0] if kind == "struct" else []
+    wrongs = (_wrong_type(found.field(name).type, expected.field(name).type) for name in names)
+    return next((wrong for wrong in wrongs if wrong), None)
 
 
 class RowGroup(NamedTuple):
@@ -76,7 +111,8 @@ def read_group(path: str, group: int) -> RowGroup:
         described, metadata = file.metadata.row_group(group), file.schema.metadata or {}
         names = [name for name in EVENTS if name in file.schema.names and name != "line"]
         rows = file.rows.slice(file.firsts[group], described.num_rows)
-        filled = _filled_columns(described).intersection(names)
+        # Other tools' statistics may be wrong, and their lists may have nothing but nulls.
+        filled = _filled_columns(described).intersection(names) if _DIALECT in metadata else {*names}
         frame = rows.select(filled).collect()
         functions = {*frame["f"].cast(pl.String).unique()} if "f" in filled else set()
         lists = [
