@@ -165,7 +165,8 @@ class Ledger:
         other = self.leaders[partition].setdefault(state.epoch, broker)
         if other != broker:
             self.rivals.append(RivalLeaders(partition, state.epoch, other, broker))
-            self._breach("one-leader-per-epoch", now, partition, f"{other} and {broker} lead epoch {state.epoch}")
+            what = f"brokers {other} and {broker} both lead epoch {state.epoch}"
+            self._breach("one-leader-per-epoch", now, partition, what)
         known = self.states[partition]
         if known is not None and known.epoch > state.epoch:
             return  # its leadership is already over
