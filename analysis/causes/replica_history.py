@@ -13,6 +13,9 @@ from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import DEATHS, INSTANT_FAULTS, LogEnd, Term, Timeline
 from .cases import Lost
 
+# Faults that end a broker's process, and not its machine. A full disk makes the broker halt at its next append.
+ENDS_OF_PROCESSES = ("kill", "shutdown", "disk-full")
+
 
 def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
     """The last death of a broker before a time, from every source that reports it."""
@@ -74,8 +77,8 @@ def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
     """Whether a broker restarted between two times and may have lost the tail of its log.
 
-    The page cache keeps the writes of a killed process, but a restart without a kill in the history may follow a power
-    failure. If the later time is not known, any restart counts.
+    The page cache keeps the writes of a process that ends, but a restart without such an end in the history may follow
+    a power failure. If the later time is not known, any restart counts.
     """
     if since is None:
         return False
@@ -84,9 +87,9 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     between = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
-    kills = sum(fault.kind == "kill" for fault in faults if fault.type == "fault")
-    harmless = all(fault.kind in ("kill", "restart", "pause") for fault in faults)
-    return any(count > kills or not harmless for count in between.values())
+    ends = sum(fault.kind in ENDS_OF_PROCESSES for fault in faults if fault.type == "fault")
+    harmless = all(fault.kind in (*ENDS_OF_PROCESSES, "restart", "pause") for fault in faults)
+    return any(count > ends or not harmless for count in between.values())
 
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:

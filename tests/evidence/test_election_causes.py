@@ -83,14 +83,6 @@ def test_an_election_from_the_isr_is_not_unclean():
     assert explain_loss(timeline(AFTER, meta=meta), lost(acks="1")).cause == "single-ack-failover"
 
 
-def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tail():
-    meta = metadata((9, {"leader": 2, "isr": [2]}))
-    boot = server_log("2", (7, "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"))
-    explained = explain_loss(timeline(AFTER, meta=meta, events=[boot]), lost(acks="1"))
-    assert explained.cause == "unknown"
-    assert any("had lost its own tail" in missing for missing in explained.missing)
-
-
 def test_a_zookeeper_controller_logs_that_it_elects_from_outside():
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     events = server_log("3", (1, LEADS % (1, 0, "1")), (9, NO_ISR_ALIVE), (9, LEADS % (2, 1, "2")))

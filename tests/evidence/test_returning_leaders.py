@@ -155,3 +155,21 @@ def test_a_controller_may_notice_a_death_late(between, shown):
     assert explained.cause == "unclean-election"
     deaths = [fact for fact in explained.chain if fact.broker == "1" and fact.kind in ("kill", "fenced")]
     assert [fact.time for fact in deaths] == [at * SECOND for at in shown]
+
+
+@pytest.mark.parametrize(
+    ("faults", "cause"),
+    [
+        ((), "unknown"),
+        *(((kind,), "single-ack-failover") for kind in ("kill", "shutdown", "disk-full")),  # the page cache remains
+        (("power-loss",), "unknown"),
+        (("disk-full", "truncate"), "unknown"),
+    ],
+)
+def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tail(faults, cause):
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    boot = server_log("2", (7, "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"))
+    stopped = [fault(kind, "2", 6) for kind in faults]
+    explained = explain_loss(timeline(AFTER, meta=meta, events=[boot], faults=stopped), lost(acks="1"))
+    assert explained.cause == cause
+    assert any("had lost its own tail" in missing for missing in explained.missing) == (cause == "unknown")
