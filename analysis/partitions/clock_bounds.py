@@ -3,6 +3,7 @@
 A leader logs the log end at which it begins to lead: what is behind it in the last log was acknowledged later, and
 what is before it was sent earlier. A follower logs it when the leader changes: records of earlier epochs were sent
 earlier. A leader that starts again in its epoch may have lost its log, and records behind its log end may be older.
+Where no records bound the clocks, the elections in the metadata log do, whose times are in UTC.
 """
 
 from __future__ import annotations
@@ -40,6 +41,36 @@ def clocks_by_records(
         name: replace(clock, offset=offset, low=low, high=high, has_conflict=not is_only, by_records=True)
         for name, clock in clocks.items()
     }
+
+
+def clocks_by_elections(
+    clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadata: pl.DataFrame
+) -> Mapping[str, Clock]:
+    """The clocks, corrected by the time zone in which brokers logged leader epochs soon after their elections.
+
+    A broker logs an epoch after the controller recorded its election, the first one mostly within a second. A broker
+    without such a line has the time zone of the others, if these agree. Clocks that are bounded already go first.
+    """
+    if any(clock.low is not None or clock.offset for clock in clocks.values()):
+        return clocks
+    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
+    epoch = pl.col("fields").str.json_path_match("$.leader_epoch").cast(pl.Int32, strict=False)
+    is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
+    changes = log_events.filter(is_change, snapshot=FINAL).with_columns(leader_epoch=epoch)
+    ahead = (pl.col("time") - pl.col("elected")).min()
+    found = changes.join(known, on="leader_epoch").group_by("broker").agg(ahead)
+    zones = {broker: (round(ms / QUARTER_MS) * QUARTER_MS, ms) for broker, ms in found.iter_rows()}
+    zones = {broker: (zone, ms) for broker, (zone, ms) in zones.items() if abs(ms - zone) <= SLACK_MS}
+    if not any(zone for zone, _ in zones.values()):
+        return clocks
+    if len({zone for zone, _ in zones.values()}) == 1:
+        zones = dict.fromkeys(clocks, next(iter(zones.values()))) | zones
+    bounded = {
+        broker: replace(clocks[broker], offset=zone, low=ms - SLACK_MS, high=ms, by_records=True)
+        for broker, (zone, ms) in zones.items()
+        if broker in clocks
+    }
+    return {**clocks, **bounded}
 
 
 def _sent_records(logs: ReplicaLogs, sends: pl.DataFrame) -> pl.DataFrame:

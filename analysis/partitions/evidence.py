@@ -19,7 +19,7 @@ from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
 from ..timelines.facts import MS
 from ..timelines.timeline import Builder, Timeline
-from .clock_bounds import clocks_by_records
+from .clock_bounds import clocks_by_elections, clocks_by_records
 from .common import Common
 
 Frames = Mapping[str, pl.DataFrame]
@@ -129,13 +129,15 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     clocks = clocks_of(common)
     if "sends" in frames:
         clocks = clocks_by_records(clocks, logs, log_events, frames["sends"], started)
+    of_partition = _table_or_empty(frames, "metadata")
+    clocks = clocks_by_elections(clocks, log_events, of_partition)
     builder = Builder(logs, clocks, faults, config=config, started=started)
     is_here = pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
     metadata, everywhere = (_table_or_empty(common.shared, name).filter(is_here) for name in MENTIONED)
     system = settings.config.get("system")
     return build_timeline(
         builder,
-        pl.concat([_table_or_empty(frames, "metadata"), metadata]),
+        pl.concat([of_partition, metadata]),
         pl.concat([log_events, everywhere]),
         str(system["version"]) if isinstance(system, dict) and "version" in system else None,
     )

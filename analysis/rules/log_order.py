@@ -36,7 +36,7 @@ def epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
 
     Breach: Leader epochs decrease along a log. Or a batch's epoch is not that of the leader-epoch-checkpoint entry that
     covers its offset (KIP-101). Or two brokers each logged that they lead the same leader epoch, which takes two
-    controllers.
+    controllers, or one that came back with an older metadata log.
     Not a breach: A checkpoint entry without a batch, at the log end or over a gap.
     """
     sound = logs.batches.filter(pl.col("leader_epoch").is_not_null() & pl.col("crc_ok"))

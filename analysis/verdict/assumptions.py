@@ -131,7 +131,7 @@ def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[R
         sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
         yield assumption("brokers' clocks are UTC", True, sentence, ())
         return
-    name = "brokers' clocks fit the history"
+    name = "brokers' clocks fit the history" if has_clients else "brokers' clocks fit the metadata log"
     if doubtful := [clock for clock in clocks.values() if clock["doubtful"]]:
         sentence = "; ".join(clock["description"] for clock in doubtful[:MAX_NAMED])
         by_records = all(clock["by_records"] for clock in doubtful)

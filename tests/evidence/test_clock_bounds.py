@@ -10,8 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from logjudge import check
+from logjudge.analysis.partitions.clock_bounds import clocks_by_elections
+from logjudge.histories.evidence.clock import Clock
 
 STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]", re.MULTILINE)
 CLOCKS = "brokers' clocks fit the history"
@@ -89,3 +92,39 @@ def _doubt(result: Any) -> str:
     """The sentence of the assumption that no cause uses the times of doubtful clocks."""
     assert CLOCKS not in {one["name"] for one in result.assumptions}
     return str(next(one["says"] for one in result.assumptions if one["name"] == "causes use no doubtful clock"))
+
+
+@pytest.mark.parametrize("hours", [0, 5.5, -8])
+def test_elections_in_the_metadata_log_show_the_time_zone_without_a_history(
+    unpacked: Callable[..., Path], tmp_path: Path, hours: float
+) -> None:
+    run = shutil.copytree(unpacked("unclean-election-m"), tmp_path / "run")
+    _in_local_time(run, timedelta(hours=hours))
+    for name in ("history.jsonl", "run.json"):
+        (run / name).unlink()
+    result = check(run)
+    assert "unclean-election" in {one["cause"] for one in result.incidents}
+    clocks = next(one for one in result.assumptions if "clocks" in one["name"])
+    assert clocks["name"] == ("brokers' clocks fit the metadata log" if hours else "brokers' clocks are UTC")
+    assert (f"its clock is ahead by {int(hours * 3_600_000)} ms" in clocks["says"]) is bool(hours)
+
+
+def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone() -> None:
+    clocks = {"1": Clock("1"), "100": Clock("100")}
+    metadata = pl.DataFrame({"leader_epoch": [0, 1, None], "time": [1_000_000, 2_000_000, 3_000_000]})
+
+    def ahead(*lines: tuple[str, int, int]) -> dict[str, int]:
+        rows = [
+            {"snapshot": "", "broker": broker, "kind": "leader", "time": time}
+            | {"fields": json.dumps({"leader_epoch": epoch})}
+            for broker, epoch, time in lines
+        ]
+        events = pl.DataFrame(rows, schema={"snapshot": str, "broker": str, "kind": str, "time": int, "fields": str})
+        return {name: clock.offset for name, clock in clocks_by_elections(clocks, events, metadata).items()}
+
+    hour = 3_600_000
+    assert ahead(("1", 0, 1_000_200)) == {"1": 0, "100": 0}
+    assert ahead(("1", 0, 1_400_000 + hour), ("1", 1, 2_000_200 + hour)) == {"1": hour, "100": hour}
+    assert ahead(("1", 0, 1_400_000 + hour)) == {"1": 0, "100": 0}
+    assert ahead(("1", 0, 1_000_100 + hour), ("2", 0, 1_000_100)) == {"1": hour, "100": 0}
+    assert ahead() == {"1": 0, "100": 0}
