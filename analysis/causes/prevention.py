@@ -8,6 +8,7 @@ from .cases import Lost
 from .replica_history import (
     had_sole_isr_at_acknowledgement,
     isr_at_acknowledgement,
+    reports_of_death,
     still_had_records,
     was_killed,
     was_replicated_at_first,
@@ -56,11 +57,11 @@ def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Los
     if old is None or new.time is None or new.leader in (None, old):
         return []
     lives = [e for e in timeline.events if e.time is not None and e.time <= new.time + SECOND]
-    last = [e for e in lives if e.broker == old][-1:]
-    if [e.kind for e in last] != ["died"]:
+    died = reports_of_death([e for e in lives if e.broker == old])
+    if not died:
         return []
     starts = [e.time or 0 for e in lives if (e.broker, e.kind) == (new.leader, "started")]
-    if max(starts, default=0) <= (last[0].time or 0) or not still_had_records(timeline, old, lost):
+    if max(starts, default=0) <= (died[0].time or 0) or not still_had_records(timeline, old, lost):
         return []
     return [f"starting broker {old} before broker {new.leader} (the last broker to stop starts first)"]
 

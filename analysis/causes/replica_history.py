@@ -10,7 +10,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import DEATHS, INSTANT_FAULTS, LogEnd, Term, Timeline
+from ..timelines.timeline import DEATHS, INSTANT_FAULTS, BrokerEvent, LogEnd, Term, Timeline
 from .cases import Lost
 
 # Faults that end a broker's process, and not its machine. A full disk makes the broker halt at its next append.
@@ -24,8 +24,12 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
         lives.pop()
     if not lives:
         return [e.fact for e in timeline.died(broker) if e.time is None][:1]
-    # The controller notices a kill when the session ends, or much later if its quorum was lost: one death, two sources.
-    return [e.fact for e in takewhile(lambda e: e.kind == "died", reversed(lives))][:3][::-1]
+    return [e.fact for e in reports_of_death(lives)][:3]
+
+
+def reports_of_death(lives: list[BrokerEvent]) -> list[BrokerEvent]:
+    """The deaths at the end of a broker's events: one death, which the controller may notice minutes after a kill."""
+    return [*takewhile(lambda event: event.kind == "died", reversed(lives))][::-1]
 
 
 def was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:

@@ -173,3 +173,21 @@ def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tai
     explained = explain_loss(timeline(AFTER, meta=meta, events=[boot], faults=stopped), lost(acks="1"))
     assert explained.cause == cause
     assert any("had lost its own tail" in missing for missing in explained.missing) == (cause == "unknown")
+
+
+def test_a_leader_that_was_fenced_late_should_have_started_first():
+    """As three nodes that are brokers and controllers: without a quorum nobody fenced the dead leader at once."""
+    meta = metadata((4, {"isr": [1]}), (41, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    fenced = (40, "INFO [QuorumController id=3] Fencing broker 1 at epoch 21 because its session has timed out. (x)")
+    logged = [server_log("3", fenced), server_log("1", (50, LOADED % 2))]
+
+    def measures(*faults):
+        explained = explain_loss(timeline(AFTER, meta=meta, events=logged, faults=faults), lost())
+        assert explained.cause == "unclean-election"
+        return [
+            measure for measure in explained.prevented_by if measure.startswith("starting broker 1 before broker 2")
+        ]
+
+    died, killed = fault("kill", "2", 2), fault("kill", "1", 6)
+    assert len(measures(died, killed, fault("restart", "2", 8), fault("restart", "1", 48))) == 1
+    assert not measures(died, fault("restart", "2", 5), killed, fault("restart", "1", 48))  # it ran when broker 1 died
