@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
+from ..timelines.timeline import DEATHS, LEAST, UNCLEAN, Term, Timeline
 from .cases import Lost
 from .replica_history import (
     had_sole_isr_at_acknowledgement,
     isr_at_acknowledgement,
     reports_of_death,
     still_had_records,
-    was_killed,
     was_replicated_at_first,
 )
 
@@ -48,8 +47,17 @@ def eligible_leader(timeline: Timeline, lost: Lost, broker: str, elected: int | 
     A broker that returns from an unclean shutdown leaves the ELR, as its disk may have lost records, too.
     """
     others = isr_at_acknowledgement(timeline, lost) - {broker}
-    killed = all(was_killed(timeline, other, lost.last_acked, elected) for other in others)
+    killed = all(_was_killed(timeline, other, lost.last_acked, elected) for other in others)
     return [SEPARATE] if others and killed else [ELIGIBLE]
+
+
+def _was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
+    """Whether a fault of the history ended a broker's process between two times, so that it did not shut down in order.
+
+    `until` None: at any time later.
+    """
+    ended = [time for time, e in timeline.life_of(broker) if e.kind == "died" and e.fact.kind in DEATHS]
+    return any((since or 0) <= time and (until is None or time <= until) for time in ended)
 
 
 def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:

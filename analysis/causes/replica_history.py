@@ -32,15 +32,6 @@ def reports_of_death(lives: list[BrokerEvent]) -> list[BrokerEvent]:
     return [*takewhile(lambda event: event.kind == "died", reversed(lives))][::-1]
 
 
-def was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
-    """Whether a fault of the history ended a broker's process between two times, so that it did not shut down in order.
-
-    `until` None: at any time later.
-    """
-    ended = [time for time, e in timeline.life_of(broker) if e.kind == "died" and e.fact.kind in DEATHS]
-    return any((since or 0) <= time and (until is None or time <= until) for time in ended)
-
-
 def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
     """The facts that prove a replica absent: its broker died, a fault on it lasted, or its log directory had failed."""
     if broker is None or at is None:
