@@ -96,7 +96,7 @@ class _JudgedPartition(NamedTuple):
     pieces: Pieces
 
 
-def _judge_partition(p: Partition, unproved: Collection[str] | None = None) -> _JudgedPartition:
+def _judge_partition(p: Partition, unproved: Collection[str] | None) -> _JudgedPartition:
     if p.is_unobserved and not explain(p, [])[1]:
         return _JudgedPartition(p, [], None, pl.DataFrame(), NO_PIECES)
     judgements = judge(p, unproved)

@@ -56,7 +56,7 @@ def placed_events(split: int, reader: str, path: str, source: Iterable[Block]) -
         yield Placed(events, steps, left_out, block.first_line + block.lines)
 
 
-def judge_transactions(run: Run, progress: Progress = lambda *_: None) -> Results:
+def judge_transactions(run: Run, progress: Progress) -> Results:
     """Judges one run. Findings and counts are those of verdict.json."""
     results = Results(run)
     history = _read_history(run, results, progress)

@@ -25,7 +25,7 @@ def numbers(values: npt.NDArray[Any], present: Mask | None = None) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [validity(present), pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def flags(values: Mask, present: Mask | None = None) -> pa.Array:
+def flags(values: Mask, present: Mask | None) -> pa.Array:
     """An array of booleans, null where not present."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [validity(present), _bits(values)])
 

@@ -313,7 +313,7 @@ def _splits_of(
     return name, plain_splits(str(file), size, name, first, split_bytes)
 
 
-def plain_splits(path: str, size: int, reader: str, first: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+def plain_splits(path: str, size: int, reader: str, first: int, split_bytes: int) -> list[Split]:
     """Byte ranges of a file that is not compressed, numbered from `first`."""
     starts = range(0, max(size, 1), split_bytes)
     return [

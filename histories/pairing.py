@@ -31,7 +31,7 @@ class Paired(NamedTuple):
     malformed: pl.DataFrame
 
 
-def pair(events: pl.DataFrame, dialect: str = "native") -> Paired:
+def pair(events: pl.DataFrame, dialect: str) -> Paired:
     """Pairs events by process and op; events without op pair with their process's neighbour.
 
     A completion that contradicts its invocation is malformed. In Jepsen's histories its value may differ, as Jepsen

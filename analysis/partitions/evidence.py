@@ -85,7 +85,7 @@ def _table_or_empty(frames: Frames, name: str) -> pl.DataFrame:
 
 
 def resolved_sends(
-    sends: pl.DataFrame, logs: ReplicaLogs, unplaced: pl.DataFrame, confirmed: Sequence[int] = ()
+    sends: pl.DataFrame, logs: ReplicaLogs, unplaced: pl.DataFrame, confirmed: Sequence[int]
 ) -> tuple[pl.DataFrame, int]:
     """SENDS with outcomes and offsets resolved by the leader's log, and the number of resolved sends.
 

@@ -76,7 +76,7 @@ def missing_logs(
     snapshots: Sequence[str],
     replicas: Sequence[str],
     may_have_gaps: bool,
-    reported_empty: Collection[tuple[str, str]] = (),
+    reported_empty: Collection[tuple[str, str]],
 ) -> tuple[MissingLog, ...]:
     """The copies that are missing, wholly or in part. `may_have_gaps`: compaction may have removed whole segments.
 

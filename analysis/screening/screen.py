@@ -33,7 +33,7 @@ class Screened(NamedTuple):
         return {(summary["topic"], summary["partition"]) for summary in self.summaries}
 
 
-def screen(many: ManyPartitions, drawn: Iterable[int] = ()) -> Screened:
+def screen(many: ManyPartitions, drawn: Iterable[int]) -> Screened:
     """Checks all PREMISES. A rule is `unproved` in a partition if one of its premises fails there.
 
     `drawn` partitions are not summarised here, as they need figures of their own.

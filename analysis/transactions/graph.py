@@ -100,7 +100,7 @@ class Graph:
             return self.process_order
         return self.real_time if name else None
 
-    def components(self, mask: Mask, order: Edges | None = None) -> tuple[Ints, Ints]:
+    def components(self, mask: Mask, order: Edges | None) -> tuple[Ints, Ints]:
         """The component of each operation and the number of operations in it: by edges of a mask, and an order."""
         chosen = self.edges.where(mask)
         if order is not None:

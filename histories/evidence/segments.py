@@ -90,7 +90,7 @@ class _Reading:
         self.damage.append(damage_row(kind, reason, self.at + int(header[BYTE]), first, last))
 
 
-def split_segment(path: Path, target_bytes: int = 64 << 20) -> list[tuple[int, int]]:
+def split_segment(path: Path, target_bytes: int) -> list[tuple[int, int]]:
     """Byte ranges of about target_bytes that each begin with a batch and together cover the file.
 
     Walks the headers in a memory map, so pages without a header are not read. After a broken header the walk

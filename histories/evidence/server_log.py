@@ -37,7 +37,7 @@ class LineRange(NamedTuple):
     first_line: int  # its number, from 1
 
 
-def split_log(path: Path, target_bytes: int = 64 << 20) -> list[LineRange]:
+def split_log(path: Path, target_bytes: int) -> list[LineRange]:
     """The file as ranges of complete lines."""
     size, start, line = path.stat().st_size, 0, 1
     ranges: list[LineRange] = []
@@ -187,7 +187,7 @@ def _line_of(line: str, source: str | None) -> str:
     return text if name == source else ""
 
 
-def _time(lines: pl.Series, index: int, source: str | None = None) -> int | None:
+def _time(lines: pl.Series, index: int, source: str | None) -> int | None:
     """The time of a line in ms. A line of a stack trace has the time of the line above the trace."""
     for back in range(index, max(index - MAX_LINES_BACK, -1), -1):
         found = STAMP.match(_line_of(lines[back], source))

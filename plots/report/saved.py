@@ -54,9 +54,7 @@ def load_figures(folder: Path) -> dict[str, Any]:
     return _object(folder / "figures.json", _FIGURES)
 
 
-def write_result(
-    folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str = "all"
-) -> None:
+def write_result(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
     """Write verdict.json, findings.parquet, quarantine.jsonl, figures.json and the report into an existing folder.
 
     `plots`: `all` (SVG and PNG), `findings` (SVG of a run with a breach or a permitted finding) or `none`.

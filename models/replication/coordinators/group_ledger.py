@@ -73,7 +73,7 @@ class GroupLedger:
         """The assignment of a generation is stored."""
         self.generations.setdefault(Generation(self.deaths, generation), time)
 
-    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int, is_downgraded: bool = False) -> None:
+    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int, is_downgraded: bool) -> None:
         """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored.
 
         `is_downgraded`: the group has just become classic, so all its members are in its generation.
