@@ -15,6 +15,7 @@ from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.cases import lost_of
 from logjudge.analysis.replicas.misplaced_batches import misplaced_batches
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
+from logjudge.analysis.replicas.wrong_epochs import wrong_epochs
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment
@@ -24,6 +25,7 @@ from logjudge.models.exploration.schedule import QUICK
 from logjudge.models.replication.scenario import Scenario
 
 from .conftest import gathered, judge_replicas
+from .replica_texts import epochs
 
 
 def flipped(source, root, rng, of_segments):
@@ -72,23 +74,63 @@ def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacke
             assert explained.cause in ("unclean-election", "unknown")
 
 
+def written_batches(folder, batches, policy):
+    """A valid run, and one of its segments with this number of batches, each of a record."""
+    options = {**QUICK, "simulation.ops": batches, "simulation.batch.records": 1, "num.partitions": 1}
+    options |= {"simulation.producers": 1, "cleanup.policy": policy, "simulation.keys": 5}
+    run = write_bundle(Scenario(name="short", variant="kraft", seed=3, options=options), folder).folder
+    segment = run / "brokers" / "2" / "data" / "orders-0" / f"{0:020d}.log"
+    assert read_segment(segment).batches.height == batches
+    return run, segment
+
+
+def rules_broken_by_flips(run, segment, byte, masks):
+    """The rules that are broken after a bit of this byte of a batch was flipped, for each batch and bit."""
+    whole = segment.read_bytes()
+    for begin in read_segment(segment).batches["byte"].to_list():
+        for mask in masks:
+            at = begin + byte
+            segment.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+            yield set(check(run, engine="local").findings["rule"])
+    segment.write_bytes(whole)
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches, policy):
     """The CRC does not cover it; in such short logs each batch but one is at an edge."""
-    options = {**QUICK, "simulation.ops": batches, "simulation.batch.records": 1, "num.partitions": 1}
-    options |= {"simulation.producers": 1, "cleanup.policy": policy, "simulation.keys": 5}
-    run = write_bundle(Scenario(name="short", variant="kraft", seed=3, options=options), tmp_path / "run").folder
-    segment = run / "brokers" / "2" / "data" / "orders-0" / f"{0:020d}.log"
-    whole = segment.read_bytes()
-    begins = read_segment(segment).batches["byte"].to_list()
-    assert len(begins) == batches
-    for begin in begins:
-        for mask in (1, 64):
-            segment.write_bytes(whole[: begin + 7] + bytes([whole[begin + 7] ^ mask]) + whole[begin + 8 :])
-            assert set(check(run, engine="local").findings["rule"]) == {"log-corruption"}
-    segment.write_bytes(whole)
+    run, segment = written_batches(tmp_path / "run", batches, policy)
+    assert all(rules == {"log-corruption"} for rules in rules_broken_by_flips(run, segment, 7, (1, 64)))
     assert check(run, engine="local").verdict == "valid"
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_flipped_leader_epoch_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches):
+    """The CRC does not cover it, either; at the edges the epoch of another replica's batch shows that it is wrong."""
+    run, segment = written_batches(tmp_path / "run", batches, "delete")
+    assert all(rules == {"log-corruption"} for rules in rules_broken_by_flips(run, segment, 15, (1, 4)))
+    assert check(run, engine="local").verdict == "valid"
+
+
+@pytest.mark.parametrize(
+    ("entries", "wrong"),
+    [
+        # Each leader wrote the batch, which the producer had sent again: the logs diverge.
+        ([("1", 0, 0), ("2", 0, 0), ("2", 1, 1)], []),
+        ([("1", 0, 0), ("2", 0, 0)], [("2", 1, 1, 0)]),
+        ([("1", 0, 0), ("1", 1, 1), ("2", 0, 0), ("2", 1, 1)], [("1", 1, 0, 1)]),
+        ([], []),
+    ],
+)
+def test_an_epoch_that_its_own_log_began_is_not_wrong(entries, wrong):
+    batch = {"magic": 2, "crc_ok": True, "size": 80, "count": 1, "snapshot": "", "file": f"{0:020d}.log"}
+    rows = [
+        {**batch, "broker": broker, "base_offset": n, "last_offset": n, "crc": n, "byte": 80 * n, "leader_epoch": epoch}
+        for broker, written in (("1", (0, 0)), ("2", (0, 1)))
+        for n, epoch in enumerate(written)
+    ]
+    found = wrong_epochs(pl.DataFrame(rows, schema={**LOCATION, **BATCHES}), epochs(*entries))
+    assert found.select("broker", "base_offset", "leader_epoch", "right").rows() == wrong
 
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
