@@ -45,7 +45,8 @@ def explain_truncations(p: Partition) -> list[Record]:
 
 def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
-    for (first, end), alike in _cuts(timeline).items():
+    # The longest first, as an incident of several is named by its first.
+    for (first, end), alike in sorted(_cuts(timeline).items(), key=lambda cut: cut[0][0] - cut[0][1]):
         # A term that began below the cut had written the records by the time of the truncation.
         wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
         written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (alike[0].time or 0) else None

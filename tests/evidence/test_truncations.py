@@ -11,10 +11,14 @@ import logjudge
 import polars as pl
 import pytest
 from command_line import invoke, verdict_in
-from logjudge.analysis.incidents.truncations import first_removed
+from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
 from logjudge.histories.evidence.tables import BATCHES, LOCATION
-from logjudge.histories.tables import complete
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import READS, SENDS, complete
+
+from .timelines import AFTER, CUT, LOADED, server_log, timeline
 
 Unpack = Callable[[str], Path]
 
@@ -91,3 +95,17 @@ def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
     assert headline in result.headline
     noted = "broker 2, which was not in sync, was elected leader of orders-0 in epoch 2; which records it lacked"
     assert any(noted in one["headline"] for one in result.incidents) == ("election" in headline)
+
+
+def test_the_longest_truncation_comes_first() -> None:
+    """As an old leader with all records and a follower that had one of them: their incident is named by the first."""
+    events = [server_log(name, (8, LOADED % end), (9, CUT % 1)) for name, end in (("2", 2), ("1", 40), ("3", 3))]
+    found = timeline(AFTER, events=events)
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    sentences = [record["says"].partition(" of ")[0] for record in explain_truncations(p)]
+    assert sentences == [
+        "broker 1 truncated offsets 1 to 39",
+        "broker 3 truncated offsets 1 to 2",
+        "broker 2 truncated offset 1",
+    ]
