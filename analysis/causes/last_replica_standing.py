@@ -180,7 +180,7 @@ def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: in
     if since is None or until is None:
         return []
     stopped = ran_until(timeline, broker, since)
-    is_recorded = stopped == since or is_dead(timeline, broker, stopped, stopped, recorded_only=True)
+    is_recorded = stopped == since or is_dead(timeline, broker, stopped, stopped, without_fences=True)
     before = frozenset[str]() if is_recorded else isr_at(timeline, stopped)
     after = timeline.isr_between(stopped, until - 1)
     return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})

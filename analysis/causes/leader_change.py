@@ -198,7 +198,7 @@ def _cannot_have_lost(timeline: Timeline, old_leader: str | None, term: Term, lo
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
-    is_down = is_dead(timeline, term.leader, term.time, until, recorded_only=True)
+    is_down = is_dead(timeline, term.leader, term.time, until, without_fences=True)
     return is_down or is_paused(timeline, term.leader, term.time, until)
 
 
@@ -255,7 +255,7 @@ def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost
     if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
-    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, recorded_only=True):
+    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, without_fences=True):
         return []
     return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
 

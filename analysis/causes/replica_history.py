@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import SECOND, Fact
+from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
 from ..timelines.timeline import DEATHS, INSTANT_FAULTS, BrokerEvent, LogEnd, Term, Timeline
 from .cases import Lost
 
@@ -46,12 +46,14 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     return [*died, *lasting, *offline[:1]]
 
 
-def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, recorded_only: bool = False) -> bool:
-    """Whether a broker was dead from one time to another; `recorded_only`: by the deaths in the history alone."""
+def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, without_fences: bool = False) -> bool:
+    """Whether a broker was dead from one time to another; `without_fences`: its process, not its session, ended."""
     lives = [(time, e) for time, e in timeline.life_of(broker) if time <= until]
     started = max((time for time, e in lives if e.kind != "died"), default=-MAX_INT64)
-    died = [time for time, e in lives if e.kind == "died" and (e.fact.place is not None or not recorded_only)]
-    return any(started < time <= since for time in died)
+    died = [(time, e.fact) for time, e in lives if e.kind == "died"]
+    ended = [(time, fact.kind == HALTED) for time, fact in died if is_end_of_process(fact) or not without_fences]
+    # The broker's own clock may be a second behind.
+    return any(started < time <= since - SECOND * is_halted for time, is_halted in ended)
 
 
 def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -89,7 +91,7 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    return not is_dead(timeline, broker, until, until, recorded_only=True) and may_another_have_led(
+    return not is_dead(timeline, broker, until, until, without_fences=True) and may_another_have_led(
         timeline, broker, since, until
     )
 
@@ -99,7 +101,7 @@ def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     first = [term for term in led if term.time is not None and term.time <= since][-1:]  # the term at `since`
     others = [t for t in led if t.leader not in (None, broker) and (t in first or t.time is None or t.time > since)]
-    return not all(is_dead(timeline, t.leader or "", since, until, recorded_only=True) for t in others)
+    return not all(is_dead(timeline, t.leader or "", since, until, without_fences=True) for t in others)
 
 
 def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
@@ -351,7 +353,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
         return True
     others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}
     acked = lost.first_acked or 0, lost.last_acked or 0
-    return not all(is_dead(timeline, other, *acked, recorded_only=True) for other in others)
+    return not all(is_dead(timeline, other, *acked, without_fences=True) for other in others)
 
 
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot
-from ..timelines.facts import Fact, chain, fact_of
+from ..timelines.facts import Fact, chain, fact_of, is_end_of_process
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers, quoted
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -156,7 +156,7 @@ def _leaders_at_once(timeline: Timeline, term: Term) -> list[SharedEpoch]:
 def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> bool:
     """Whether a broker that logged these claims led the term at a time (ns).
 
-    A controller that fences a broker does not end its process, so only deaths that the history records count.
+    A controller that fences a broker does not end its process, so a fence is no end of its leadership.
     """
     since = max((claim.fact.time or 0 for claim in claims if (claim.fact.time or 0) <= at), default=None)
     if since is None:
@@ -166,7 +166,7 @@ def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> 
     ends = [
         time
         for time, event in lives
-        if event.kind == "started" or (event.kind, event.fact.place is None) == ("died", False)
+        if event.kind == "started" or (event.kind == "died" and is_end_of_process(event.fact))
     ]
     ends += [time for time, end in timeline.dated_ends(broker, "followed") if (end.fact.epoch or 0) > term.epoch]
     ends += [later.time for later in timeline.terms.values() if later.epoch > term.epoch and later.time is not None]

@@ -55,7 +55,7 @@ def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None
     """The time (ns) at which a term's leader stopped leading: the next term, or its death; None if not known."""
     # The controller's record of a change names the ISR after it.
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
-    if until is None or last.leader is None or not is_dead(timeline, last.leader, until, until, recorded_only=True):
+    if until is None or last.leader is None or not is_dead(timeline, last.leader, until, until, without_fences=True):
         return until
     died = [e.time for e in timeline.died(last.leader) if e.fact.place is not None and e.time is not None]
     return max(time for time in died if time <= until)

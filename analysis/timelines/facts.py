@@ -10,6 +10,7 @@ from ...histories.tables import MAX_INT64, Evidence
 from ..replicas.replica_logs import ReplicaLogs
 
 SECOND, MS = 1_000_000_000, 1_000_000  # ns
+HALTED = "halted"  # kind of a broker's last line: all its log directories had failed
 RESTART = "restart"  # kind of a start that the history records
 OUT_OF_RANGE = "out-of-range"  # kind of a follower's line: its leader lacked the offset that it fetched
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start
@@ -61,6 +62,11 @@ class Fact:
         known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
         record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
         return {**record, "also": [fact.record() for fact in self.also]} if self.also else record
+
+
+def is_end_of_process(died: Fact) -> bool:
+    """Whether a process ended: by a fault in the history, or by the broker's own last line. A fence ends a session."""
+    return died.place is not None or died.kind == HALTED
 
 
 def fact_of(logs: ReplicaLogs, sentence: str, kind: str, row: Mapping[str, Any], **about: Any) -> Fact:

@@ -334,8 +334,9 @@ def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     builder.clean_starts.append(_fact(builder, row, message, "clean-start", broker=row["broker"]))
 
 
-# By kind of line: the broker's event that a controller saw, and the wording of its fact.
+# By kind of line: the broker's event that a controller saw, or its own last line, and the wording of its fact.
 SEEN = {
+    "halted": ("died", "broker {} halted, as all its log directories had failed"),
     "fenced": ("died", "the controller fenced broker {}"),
     "failed": ("died", "the controller noticed the failure of broker {}"),
     "unfenced": ("unfenced", "the controller unfenced broker {}"),

@@ -216,5 +216,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
     Pattern("disk-failure", "1.0+", "failed log director",
         r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
+    Pattern("halted", "1.0+", "Shutdown broker because all log dirs",
+        r"Shutdown broker because all log dirs in (?P<dirs>.+) have failed"),
     Pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),
 )  # fmt: skip

@@ -277,12 +277,17 @@ def test_a_leader_of_one_moment_may_not_have_acknowledged():
     three = metadata((5, {"leader": 3, "isr": [3]}), (9, {"leader": 2, "isr": [2]}))
     again = metadata((5, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2]}))
 
-    def is_doubtful(meta, *faults):
-        missing = explain_loss(timeline(tables, meta=meta, faults=faults), lost(acks="1")).missing
+    def is_doubtful(meta, *faults, halted=()):
+        lines = [(at, "ERROR Shutdown broker because all log dirs in /d have failed (x)") for at in halted]
+        found = timeline(tables, meta=meta, events=[server_log("1", *lines)], faults=faults)
+        missing = explain_loss(found, lost(acks="1")).missing
         return any("which had just been elected" in item for item in missing)
 
     assert is_doubtful(three)
     assert not is_doubtful(three, fault("kill", "1", 4))  # no other broker was alive
+    assert not is_doubtful(three, halted=[4])  # its own last line
+    assert is_doubtful(three, halted=[5])  # its clock may be behind
+    assert is_doubtful(three, fault("restart", "1", 4), halted=[3])
     assert not is_doubtful(again)  # it led before
 
 

@@ -51,6 +51,7 @@ WORDINGS = [
     ("4.1", "INFO [QuorumController id=100] Fencing broker 1 at epoch 10 because its session has timed out. (x)", "fenced", None, None, {}),
     ("2.8", "INFO [Controller 3000] The request from broker 1 to unfence has been granted because it has caught up with the last committed metadata offset 1. (org.apache.kafka.controller.BrokerHeartbeatManager)", "unfenced", None, None, {}),
     ("4.1", "INFO [BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. (kafka.server.BrokerLifecycleManager)", "unfenced", None, None, {}),
+    ("3.9", "ERROR Shutdown broker because all log dirs in /d, /e have failed (kafka.log.LogManager)", "halted", None, None, {"dirs": "/d, /e"}),
     ("2.0", "ERROR Shutdown broker: java.io.IOException: No space left on device (kafka.log.LogManager)", "disk-full", None, None, {}),
     ("2.0", "WARN [ReplicaManager broker=1] Stopping serving replicas in dir /d (kafka.server.ReplicaManager)", "disk-failure", None, None, {"dir": "/d"}),
     ("2.8", "INFO [Controller id=3 epoch=2] Partition orders-0 state changed to (Leader:3,ISR:3,2,LeaderEpoch:1,ZkVersion:1,ControllerEpoch:2) after removing replica 1 from the ISR as part of transition to OfflineReplica (state.change.logger)", "isr-removed", "orders", 0, {"leader": 3, "isr": [3, 2], "partition_epoch": 1, "removed": 1}),
