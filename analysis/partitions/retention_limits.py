@@ -7,6 +7,7 @@ young records, and segments that were removed by hand move the log start, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -83,28 +84,37 @@ def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
 
 
-def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
-    """Whether the topic had LogAppendTime while each send was in flight; null: it may have had either type.
+class _TypeSpan(NamedTuple):
+    """A span of time (ns) in which the topic had one type of timestamps."""
 
-    run.json has the type of one moment, the metadata log its changes. Brokers apply a change a little later.
-    """
+    since: int
+    until: int
+    is_append_time: bool | None  # None: it may have had either type
+
+
+def _type_spans(p: Observations) -> list[_TypeSpan]:
+    """The topic's types in order of time: run.json has the type of one moment, the metadata log its changes."""
     changes = [one for one in p.timeline.settings if one.name == TIMESTAMP_TYPE] if p.timeline is not None else []
     values = [str(p.settings.topic(p.topic).get(TIMESTAMP_TYPE, "")).lower(), *(one.value for one in changes)]
-    # Before the first change, and after each change.
     types: list[bool | None] = [value == APPEND_TIME for value in values]
     if changes and types[0] == types[1]:
         types[0] = None  # run.json may have the type after the change
-    if any(one.fact.time is None for one in changes):
-        types = [None] * len(types)
-    slack = SLACK_MS * MS
-    times = [one.fact.time or 0 for one in changes]
-    since = sends["invoked"].fill_null(MIN_INT64).clip(MIN_INT64 + slack, None) - slack
-    until = sends["completed"].fill_null(MAX_INT64).clip(None, MAX_INT64 - slack) + slack
-    first = np.searchsorted(times, since.to_numpy(), "right")
-    end = np.searchsorted(times, until.to_numpy(), "right") + 1
+    times = [one.fact.time for one in changes if one.fact.time is not None]
+    if len(times) < len(changes):
+        return [_TypeSpan(MIN_INT64, MAX_INT64, None)]
+    return [_TypeSpan(*span) for span in zip([MIN_INT64, *times], [*times, MAX_INT64], types, strict=True)]
 
-    def all_are(type_: bool) -> pl.Series:
-        count_before = np.cumsum([0, *(one is type_ for one in types)])
-        return pl.Series(count_before[end] - count_before[first] == end - first)
 
-    return pl.select(pl.when(all_are(True)).then(True).when(all_are(False)).then(False)).to_series()
+def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
+    """Whether the topic had LogAppendTime while each send was in flight; null: it may have had either type.
+
+    Brokers apply a change a little later.
+    """
+    since = pl.col("invoked").fill_null(MIN_INT64).clip(MIN_INT64, MAX_INT64) - SLACK_MS * MS
+    until = pl.col("completed").fill_null(MAX_INT64).clip(MIN_INT64, MAX_INT64) + SLACK_MS * MS
+
+    def may_be(type_: bool) -> pl.Expr:
+        spans = [span for span in _type_spans(p) if span.is_append_time in (type_, None)]
+        return pl.any_horizontal(pl.lit(False), *((since < span.until) & (until >= span.since) for span in spans))
+
+    return sends.select(pl.when(may_be(True) != may_be(False)).then(may_be(True))).to_series()
