@@ -37,16 +37,14 @@ def offset_history(p: Partition, offset: int, findings: Sequence[Finding], cause
     read = p.reads.filter(offset=offset, outcome="ok").sort("completed", "at")
     held = _replica_rows(p, offset)
     holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
-    legal = _topic_deletion(p, sent, read) if p.generation and p.generation.deleted else None
-    if not legal and not any(row["last"] for row in holders):
-        legal = _absence(p, offset, sent)
+    is_held_at_last = any(row["last"] for row in holders)
+    legal = _topic_deletion(p, sent, read) or (None if is_held_at_last else _absence(p, offset, sent))
     found = worst_first(one for one in findings if is_at_offset(offset, one))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     if not (len(sent) or len(read) or holders or found or covering or legal):
         return None
-    epochs = {row["holds"]["epoch"] for row in held if row["holds"] and row["holds"]["epoch"] is not None}
-    epochs |= _acknowledged_in(p, sent)
+    epochs = {row["holds"]["epoch"] for row in held if row["holds"]} - {None} | _acknowledged_in(p, sent)
     return {
         "partition": p.label,
         "offset": offset,
@@ -115,10 +113,9 @@ def _replica_rows(p: Partition, offset: int) -> list[Record]:
 
 def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
     assert p.replica_logs is not None
-    if bound["start"] is not None and bound["deleted_below"] <= offset < bound["start"]:
-        return "in remote storage alone"
     if bound["start"] is not None and offset < bound["start"]:
-        return f"nothing: its log starts at {bound['start']}"
+        is_remote = offset >= bound["deleted_below"]
+        return "in remote storage alone" if is_remote else f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:
         return f"nothing: its log ends at {bound['end']}"
     own = is_of_copy(snapshot, bound["broker"])
@@ -176,8 +173,8 @@ def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
 
 
 def _topic_deletion(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
-    """The topic's deletion as the cause; None if the history has no record at the offset."""
-    if not (len(sent) or len(read)):
+    """The topic's deletion as the cause; None if there was none, or the history has no record at the offset."""
+    if not (p.generation and p.generation.deleted and (len(sent) or len(read))):
         return None
     changes = p.timeline.topic_changes if p.timeline else []
     facts = [fact for fact in changes if fact.kind == "topic-deleted"]
