@@ -15,6 +15,7 @@ from .cases import Lost
 
 # Faults that end a broker's process, and not its machine. A full disk makes the broker halt at its next append.
 ENDS_OF_PROCESSES = ("kill", "shutdown", "disk-full")
+MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
 
 
 def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
@@ -24,7 +25,13 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
         lives.pop()
     if not lives:
         return [e.fact for e in timeline.died(broker) if e.time is None][:1]
-    return [e.fact for e in reports_of_death(lives)][:3]
+    died = [e.fact for e in reports_of_death(lives)]
+    if not any(map(is_end_of_process, died)):
+        # A broker that starts at once is fenced after that, when the session of its ended process times out.
+        since = (lives[-1].time or 0) - MAX_SESSION_NS
+        earlier = [e.fact for e in lives if e.kind == "died" and (e.time or 0) > since]
+        died = [*filter(is_end_of_process, earlier), *died]
+    return died[:3]
 
 
 def reports_of_death(lives: list[BrokerEvent]) -> list[BrokerEvent]:

@@ -145,7 +145,12 @@ def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_s
     assert shown == ["the log directory of orders-0 on broker 1 failed (/lab/disk2), so it is offline"] * is_shown
 
 
-@pytest.mark.parametrize(("between", "shown"), [((), [6, 40]), ((fault("restart", "1", 20),), [40])])
+KILLED_AGAIN = (fault("restart", "1", 20), fault("kill", "1", 34), fault("restart", "1", 35))  # within a session
+
+
+@pytest.mark.parametrize(
+    ("between", "shown"), [((), [6, 40]), ((fault("restart", "1", 20),), [40]), (KILLED_AGAIN, [34, 40])]
+)
 def test_a_controller_may_notice_a_death_late(between, shown):
     """As with a quorum that was lost when the leader was killed, and elected another one when it was back."""
     fenced = (40, "INFO [QuorumController id=102] Fencing broker 1 at epoch 16 because its session has timed out. (x)")
