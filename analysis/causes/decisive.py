@@ -13,7 +13,7 @@ from itertools import pairwise
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import DatedIsr, Timeline
 from .cases import Lost
-from .replica_history import death_facts, reasons_absent
+from .replica_history import death_facts, is_dead, reasons_absent
 
 ELECTIONS = ("elected", "elected-unclean", "begins")  # kinds of facts
 MAX_ISR_CHANGES = 4  # of a chain; if the ISR flaps, the last ones are decisive
@@ -52,9 +52,8 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
 
 def _earlier_death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
     """The death that removed a broker from the ISR, if it was not up when the records were acknowledged."""
-    own = [event for event in timeline.events if event.broker == broker and event.time is not None]
-    kinds = [event.kind for event in own if (event.time or 0) <= acknowledged + SECOND]
-    return death_facts(timeline, broker, min(until, acknowledged)) if kinds[-1:] == ["died"] else []
+    was_down = is_dead(timeline, broker, acknowledged + SECOND, acknowledged + SECOND)
+    return death_facts(timeline, broker, min(until, acknowledged)) if was_down else []
 
 
 def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fact]:

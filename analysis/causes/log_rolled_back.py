@@ -22,7 +22,7 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import SECOND, Fact, chain, fact_of
+from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
 from ..timelines.timeline import DISK_FAULTS, DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
@@ -31,6 +31,7 @@ from .replica_history import (
     death_facts,
     had_records,
     is_committed,
+    is_dead,
     isr_at,
     last_stop,
     lasting_cuts,
@@ -176,9 +177,10 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
 
 
 def _dead_since(timeline: Timeline, broker: str, at: int) -> int:
-    """The time (ns) at which the broker died, if it was dead at `at` by the history; else `at`."""
-    lives = [(time, event) for time, event in timeline.life_of(broker) if time <= at and event.fact.place is not None]
-    return lives[-1][0] if lives and lives[-1][1].kind == "died" else at
+    """The time (ns) at which the broker's process had ended, if it was dead at `at`; else `at`."""
+    ends = [event.time or 0 for event in timeline.died(broker) if is_end_of_process(event.fact)]
+    is_down = is_dead(timeline, broker, at, at, without_fences=True)
+    return max(time for time in ends if time <= at) if is_down else at
 
 
 def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:

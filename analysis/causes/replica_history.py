@@ -44,7 +44,7 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     if broker is None or at is None:
         return []
     lives = [(time, e) for time, e in timeline.life_of(broker) if time <= at]
-    died = death_facts(timeline, broker, at) if lives and lives[-1][1].kind == "died" else []
+    died = death_facts(timeline, broker, at) if is_dead(timeline, broker, at, at) else []
     hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
     lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in INSTANT_FAULTS]
     started = max((time for time, e in lives if e.kind == "started"), default=-MAX_INT64)
@@ -126,9 +126,8 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
 
 
 def _dead_before(timeline: Timeline, at: int) -> set[str]:
-    """The brokers of which the last event before a time (ns) is their death."""
-    last = {e.broker: e.kind for e in timeline.events if e.time is not None and e.time < at}
-    return {broker for broker, kind in last.items() if kind == "died"}
+    """The brokers that were dead just before a time (ns)."""
+    return {broker for broker in {e.broker for e in timeline.events} if is_dead(timeline, broker, at - 1, at - 1)}
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
@@ -229,10 +228,10 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     reported = timeline.isr_between(until=lost.last_acked)[-1:]
     if not any(broker in isr for _, isr, _ in reported):
         return []
-    # The ISR keeps a dead broker until its session ends. Only the history's clock is exact enough to order a death.
+    # The ISR keeps a dead broker until its session ends.
     until = max(lost.first_acked, lost.last_acked - SECOND)
-    latest = [e.kind for time, e in timeline.life_of(broker) if e.fact.place is not None and time < until]
-    return [] if latest[-1:] == ["died"] else [fact for _, _, fact in reported]
+    was_dead = is_dead(timeline, broker, until - 1, until - 1, without_fences=True)
+    return [] if was_dead else [fact for _, _, fact in reported]
 
 
 def is_committed(lost: Lost) -> bool:

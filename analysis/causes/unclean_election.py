@@ -27,6 +27,7 @@ from .replica_history import (
     death_facts,
     facts_log_vanished,
     had_records,
+    is_dead,
     isr_at,
     missing_if_failed_together,
     reasons_absent,
@@ -129,10 +130,9 @@ def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) ->
     at = new.time
     if at is None:
         return False
-    life = [event.kind for time, event in timeline.life_of(broker) if time <= at]
     next_load = next((end.end for time, end in timeline.dated_ends(broker, "loaded") if time > at), None)
     cuts = [time for time, _ in timeline.dated_ends(broker, "cut") if time > at]
-    return life[-1:] == ["died"] and not cuts and next_load is not None and next_load <= lost.first
+    return is_dead(timeline, broker, at, at) and not cuts and next_load is not None and next_load <= lost.first
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
