@@ -1,4 +1,4 @@
-"""Empty logs of dated snapshots that their brokers reported as empty: these are no logs that were not collected.
+"""Empty logs of dated snapshots that brokers reported as empty, or that a fault had cut: they were collected.
 
 Files beside such a log may be older or newer than it. A checkpoint of the high watermark lags, and while a new topic
 gets its first records, the log of one replica may be copied before them and that of another after them.
@@ -35,8 +35,11 @@ def _is_reported(timeline: Timeline, broker: str, end: int, at: int) -> bool:
     """Whether a broker reported shortly before a time (ns), or next after it, that its log had nothing beyond `end`.
 
     Before the time it must have truncated or created the log; after it, have begun to follow, or truncated nothing,
-    without a death in between.
+    without a death in between. A fault in the history that cut the log counts, too, until the broker starts.
     """
+    faults = [time for time, cut in timeline.dated_ends(broker, "cut") if time <= at and cut.end <= end]
+    if any(not any(time < started <= at for started, _ in timeline.starts_of(broker)) for time in faults):
+        return True
     reports = timeline.dated_ends(broker, "loaded", "followed", "truncated")
     before = [(time, report) for time, report in reports if time <= at]
     cuts = [time for time, report in before if report.kind == "truncated" and not report.is_noop]

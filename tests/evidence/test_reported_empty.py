@@ -76,3 +76,35 @@ def test_an_empty_log_of_a_topic_that_was_just_created_is_collected(
     run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     _remove_checkpoints(_with_empty_log(run, 3, at))
     assert _verdicts(judged(run), "replica-divergence") == [verdict]
+
+
+def _faults(*kinds: tuple[str, str, float]) -> str:
+    """Lines of a nemesis on broker 1: type, kind and time (s)."""
+    about = {"nodes": ["1"], "topic": "orders", "partition": 0, "offsets_cut": [0, 121]}
+    common = {"process": "nemesis"}
+    events = [
+        {**common, "op": op, "time": int(at * NS), "type": step, "f": f, "fault": {**about, "kind": kind}}
+        for op, (f, kind, at) in enumerate(kinds)
+        for step in ("invoke", "ok")
+    ]
+    return "".join(f"{json.dumps(event)}\n" for event in events)
+
+
+@pytest.mark.parametrize(
+    ("faults", "verdict"),
+    [
+        ([("fault", "kill", 7), ("fault", "truncate", 7.5)], "valid"),
+        ([("fault", "kill", 7)], "unknown"),
+        ([("fault", "kill", 6), ("fault", "truncate", 6.5), ("heal", "restart", 7)], "unknown"),
+        ([("fault", "kill", 7), ("fault", "truncate", 9)], "unknown"),  # after the snapshot
+    ],
+)
+def test_an_empty_log_that_a_fault_had_cut_is_collected(
+    faults: list[tuple[str, str, float]], verdict: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """As a rack that lost power before any record of a replica was flushed."""
+    run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    _with_empty_log(run, 1, 8 * NS)
+    with (run / "history.jsonl").open("a") as history:
+        history.write(_faults(*faults))
+    assert _verdicts(judged(run), "replica-divergence") == [verdict]
