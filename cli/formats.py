@@ -41,10 +41,11 @@ class Run:
         return f"{self.report['input']['name']}: {self.report['verdict'].upper()}"
 
     def summary(self) -> list[str]:
-        """The verdict, the skipped rules, and each cause with its prevention."""
+        """The verdict, the skipped rules, the headline, and each cause with its prevention."""
         skipped = ", ".join(self.report["skipped"])
         verdict = self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")
-        return [verdict, *(f"{one.incident.cause}: {one.sentence}{one.citation}" for one in causes_of(self.report))]
+        causes = [f"{one.incident.cause}: {one.sentence}{one.citation}" for one in causes_of(self.report)]
+        return [verdict, self.report["headline"].removesuffix("."), *causes]
 
     def unknown(self) -> dict[str, str]:
         """The reason of each unknown, by assumption or rule; a rule that a broken assumption explains is left out."""
@@ -68,9 +69,9 @@ class Run:
         return [name for name, rule in self.report["rules"].items() if rule["verdict"] == "unknown"]
 
     def causes_text(self, finding: dict[str, Any]) -> str:
-        """The causes of a finding with their prevention, to append to its sentence."""
-        causes = causes_of(self.report, finding["id"])
-        return "".join(f". Cause: {one.incident.cause}: {one.sentence}{one.citation}" for one in causes)
+        """The names of a finding's causes, to append to its sentence; the summary explains each once."""
+        causes = dict.fromkeys(one.incident.cause for one in causes_of(self.report, finding["id"]))
+        return f". Cause: {', '.join(causes)}" if causes else ""
 
     def source(self, name: str) -> str:
         """The path of a file of the run, relative to the current folder where possible."""
