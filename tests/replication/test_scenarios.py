@@ -388,3 +388,6 @@ def test_a_fault_after_the_last_send_is_warned_of(tmp_path: Path) -> None:
             result = invoke(*command, "--out", tmp_path / f"run-{command[0]}")
             warning = "Warning: the fault crash begins at 50 s, after the last send at 1.0 s"
             assert (warning in result.stderr) == ("Warning" in result.stderr) == is_late
+    run = ("scenarios", "run", "incident-152-153", "--out", tmp_path / "incident")
+    assert "Warning" not in invoke(*run).stderr  # its second disk is full after the last send, on purpose
+    assert "Warning: the fault disk-full begins at 60 s" in invoke(*run, "--seed", "3").stderr
