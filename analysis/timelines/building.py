@@ -361,6 +361,8 @@ def _fault_sentence(fault: Fault) -> str:
         return f"{nodes or 'the cluster'} {'were' if len(fault.nodes) > 1 else 'was'} restarted"
     if fault.kind in OF_ADMINISTRATORS:
         return OF_ADMINISTRATORS[fault.kind].format(nodes)
+    if fault.kind == "disk-full" and nodes:
+        return f"the disk of {nodes} {'was full' if fault.type == 'fault' else 'had room again'}"
     verb = "began" if fault.type == "fault" else "ended"
     return f"{fault.kind} of {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
 

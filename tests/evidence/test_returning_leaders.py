@@ -196,3 +196,8 @@ def test_a_leader_that_was_fenced_late_should_have_started_first():
     died, killed = fault("kill", "2", 2), fault("kill", "1", 6)
     assert len(measures(died, killed, fault("restart", "2", 8), fault("restart", "1", 48))) == 1
     assert not measures(died, fault("restart", "2", 5), killed, fault("restart", "1", 48))  # it ran when broker 1 died
+
+
+def test_a_full_disk_is_named_in_a_sentence():
+    full = timeline(AFTER, faults=[fault("disk-full", "2", 6)])
+    assert [fact.sentence for fact in full.fault_facts] == ["the disk of broker 2 was full"]
