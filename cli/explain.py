@@ -158,7 +158,7 @@ def _explain_saved(document: Document, saved: Saved, target: Place | None) -> No
         hint = "; explain the run itself to see the logs" if with_files else ""
         name = target or verdict["input"]["name"]
         document.sentences(f"{name}: the saved results name no cause{explained_nearby(saved, target)}{hint}")
-    _add_incidents(document, findings, causes, verdict["input"].get("started_at"))
+    _add_incidents(document, findings, causes, saved.figures["started_at"])
     _add_unexplained(document, unexplained_findings(findings, causes), with_files)
     add_time_origin(document, verdict["input"].get("started_at"))
     if with_files and target is not None and target.offset is not None:

@@ -106,8 +106,11 @@ def seconds_text(time: int | None, has_history: bool = True) -> str:
 
 
 def with_time(seconds: str, clock: str, event: str = "") -> str:
-    """An event with its time: seconds since the start of the run and, if recorded, the time of day."""
-    of_day = f"({clock.split()[-1]})" if clock and seconds else ""
+    """An event with its time: seconds since the start of the run and, if recorded, the time of day.
+
+    Without seconds, as in a run without a history, date and time.
+    """
+    of_day = f"({clock.split()[-1]})" if clock and seconds else clock
     return " ".join(filter(None, (f"{seconds} s" if seconds else "", of_day, event)))
 
 

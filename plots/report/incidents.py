@@ -19,6 +19,7 @@ from ...analysis.rules import RULES
 from ...analysis.timelines.facts import RESTART
 from ...analysis.timelines.timeline import DEATHS
 from ...analysis.wording import either, nodes_of, plural, some
+from ...histories.settings import UNDATED
 from ..style import fault_kind
 from ..time_axis import clock
 
@@ -32,7 +33,7 @@ Record = dict[str, Any]
 class Step:
     """One fact of a chain."""
 
-    seconds: str  # since the start of the run; empty without a time
+    seconds: str  # since the start of the run; empty without a time or a client history
     clock: str  # UTC, or empty
     text: str
     source: str  # file:line or file byte N
@@ -116,7 +117,7 @@ def step_of(fact: Record, started_at: str) -> Step:
     """A fact as a step, with its time in seconds and as time of day."""
     time = fact["time"]
     return Step(
-        "" if time is None else f"{time / 1e9:.3f}",
+        "" if time is None or started_at == UNDATED else f"{time / 1e9:.3f}",
         "" if time is None else clock(started_at, time),
         fact["says"],
         source_of(fact),

@@ -149,7 +149,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "root_causes": [root_cause_of(incident, figures["started_at"]) for incident in causes[:MAX_ROOT_CAUSES]],
         "root_causes_left_out": max(len(causes) - MAX_ROOT_CAUSES, 0),
         "impact_by_cause": impact_by_cause(incidents),
-        "brokers_seen": bool(verdict["counts"].get("kept records")),
+        "brokers_seen": bool(verdict["counts"].get("evidence files")),
         "clients_seen": bool(verdict["counts"].get("operations")),
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "found_in": found_in(listed),
@@ -292,7 +292,7 @@ def _without_clients(verdict: dict[str, Any]) -> str:
         return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
     if broken:
         return f"The brokers' files violate {', '.join(broken)}. {unknown}"
-    if not verdict["counts"].get("kept records"):
+    if not verdict["counts"].get("kept records") and not verdict["causes"]:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
     elections = [is_election(one) for one in verdict["causes"] if not one["findings"]]

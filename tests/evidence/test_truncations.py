@@ -49,6 +49,14 @@ def test_truncations_name_the_records_that_they_removed_for_good(
     assert ("removed records for good" in found["report"]) == bool(removed)
 
 
+def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp_path: Path) -> None:
+    report = judged_alone(unpacked, "unclean-election-a", tmp_path)["report"]
+    dated = "1. 2026-11-21 09:24:56.489Z: the controller elected broker 1 leader of orders-0 in epoch 0"
+    assert dated in report
+    for place in (tmp_path / "run", tmp_path / "out"):
+        assert dated.replace("Z:", "Z") in " ".join(invoke("explain", place).output.split())
+
+
 def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
     """One replica's log of batches (first offset, last offset, leader epoch)."""
     schema = {name: BATCHES[name] for name in ("base_offset", "last_offset", "leader_epoch")}
