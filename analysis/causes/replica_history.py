@@ -229,9 +229,8 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     if not any(broker in isr for _, isr, _ in reported):
         return []
     # The ISR keeps a dead broker until its session ends.
-    until = max(lost.first_acked, lost.last_acked - SECOND)
-    was_dead = is_dead(timeline, broker, until - 1, until - 1, without_fences=True)
-    return [] if was_dead else [fact for _, _, fact in reported]
+    at = max(lost.first_acked, lost.last_acked - SECOND) - 1
+    return [] if is_dead(timeline, broker, at, at, without_fences=True) else [fact for _, _, fact in reported]
 
 
 def is_committed(lost: Lost) -> bool:
