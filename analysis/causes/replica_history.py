@@ -28,8 +28,7 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
     died = [e.fact for e in reports_of_death(lives)]
     if not any(map(is_end_of_process, died)):
         # A broker that starts at once is fenced after that, when the session of its ended process times out.
-        since = (lives[-1].time or 0) - MAX_SESSION_NS
-        earlier = [e.fact for e in lives if e.kind == "died" and (e.time or 0) > since]
+        earlier = [e.fact for e in lives if e.kind == "died" and (e.time or 0) > (lives[-1].time or 0) - MAX_SESSION_NS]
         died = [*filter(is_end_of_process, earlier), *died]
     return died[:3]
 
