@@ -101,7 +101,7 @@ def _misplaced(base: Ints, last: Ints) -> Any:
 
 def _describe_damage(data: Bytes, pos: int, found: int, end: int, status: int, at: int, min_offset: int) -> Row:
     """The damage from `pos`, where no valid batch begins, to the next complete batch at `found`."""
-    if found >= end and status == layout.TORN:
+    if found >= end and status == layout.TORN and not _is_whole(data, pos, end):
         reason = f"the last {end - pos} bytes are an incomplete batch"
         return damage_row("torn-tail", reason, at + pos, min_offset)
     kind, reason = {
@@ -115,6 +115,12 @@ def _describe_damage(data: Bytes, pos: int, found: int, end: int, status: int, a
     last = int.from_bytes(data[found : found + 8].tobytes(), "big", signed=True) - 1
     reason += f"; the next complete batch begins at byte {at + found}"
     return damage_row(kind, reason, at + pos, min_offset, max(last, min_offset - 1))
+
+
+def _is_whole(data: Bytes, pos: int, end: int) -> bool:
+    """Whether the bytes are one whole batch by its CRC, which does not cover its length."""
+    is_header = end - pos >= layout.V2_OVERHEAD and data[pos + 16] == 2
+    return is_header and bool(loops_for(data).has_right_crc(data, pos, end - pos, layout.CRC32, layout.CRC32C))
 
 
 def offsets_of_broken(headers: Ints, sound: Any, index: int, first_offset: int) -> tuple[int, int | None]:

@@ -112,6 +112,13 @@ def test_a_flipped_leader_epoch_of_any_batch_is_corruption_and_nothing_else(tmp_
     assert check(run, engine="local").verdict == "valid"
 
 
+@pytest.mark.parametrize("batches", [1, 3])
+def test_a_flipped_length_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches):
+    """The last batch is no torn tail: its CRC is right, though its length reaches beyond the end of the file."""
+    run, segment = written_batches(tmp_path / "run", batches, "delete")
+    assert all(rules == {"log-corruption"} for rules in rules_broken_by_flips(run, segment, 9, (1, 64)))
+
+
 @pytest.mark.parametrize(
     ("entries", "wrong"),
     [
