@@ -300,7 +300,7 @@ def _short_end_facts(timeline: Timeline, change: LeaderChange, new: Term, lost: 
     It did so before, and all leaders since were dead or paused, so that it could not fetch them again; or it still did
     at the next known log end, or when it refused a fetch, as a leader's log only grows.
     """
-    until, since, broker = new.time, lost.last_acked, new.leader or ""
+    until, since, broker = new.time, lost.last_acked or lost.written, new.leader or ""
     if until is None or since is None or change.old is None:
         return []
     ends = timeline.dated_ends(broker, "loaded", "truncated", "followed", "snapshot", "corruption")

@@ -47,15 +47,36 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     # The longest first, as an incident of several is named by its first.
     for (first, end), alike in sorted(_cuts(timeline).items(), key=lambda cut: cut[0][0] - cut[0][1]):
-        # A term that began below the cut had written the records by the time of the truncation.
-        wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
-        written = wrote[-1].time if wrote and (wrote[-1].time or 0) <= (alike[0].time or 0) else None
+        written = _written(timeline, first, alike[0])
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
         who = brokers(sorted({cut.broker for cut in alike}))
         text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
         text += "; no acknowledgements are recorded"
         yield {"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()}
+
+
+def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
+    """The time (ns) at which the term began that had written the truncated records; None if it is not known.
+
+    It began below the cut. Where no source has the offset, it is the last term that the broker led before it loaded
+    its log, if it followed no leader since: it had the records when that term began, or appended them as the leader.
+    """
+    until = cut.time or 0
+    wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
+    if wrote:
+        return wrote[-1].time if (wrote[-1].time or 0) <= until else None
+    terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    ends = timeline.dated_ends(cut.broker, "loaded", "followed", "truncated")
+    loaded = max((time for time, end in ends if end.kind == "loaded" and time <= until), default=0)
+    led = [time for time, term in terms if term.leader == cut.broker and not term.has_conflict and time < loaded]
+    starts = [start.alive_until for time, start in timeline.starts_of(cut.broker) if time <= until]
+    ran_until = starts[-1] if starts else 0
+    if not led or ran_until is None:  # its server.log begins with that start
+        return None
+    followed = [time for time, end in ends if led[-1] < time < loaded and end.kind != "loaded"]
+    others = [time for time, term in terms if term.leader != cut.broker and led[-1] < time <= ran_until]
+    return None if followed or others else led[-1]
 
 
 def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:

@@ -14,6 +14,7 @@ from command_line import invoke, verdict_in
 from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
+from logjudge.histories import simulation
 from logjudge.histories.evidence.tables import BATCHES, LOCATION
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
@@ -21,6 +22,7 @@ from logjudge.histories.tables import READS, SENDS, complete
 from .timelines import AFTER, CUT, LOADED, server_log, timeline
 
 Unpack = Callable[[str], Path]
+SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
 
 
 def judged_alone(unpacked: Unpack, name: str, folder: Path) -> dict[str, Any]:
@@ -55,6 +57,31 @@ def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp
     assert dated in report
     for place in (tmp_path / "run", tmp_path / "out"):
         assert dated.replace("Z:", "Z") in " ".join(invoke("explain", place).output.split())
+
+
+@pytest.mark.parametrize(
+    ("removed", "causes"),
+    [
+        ((), {"unclean-election"}),
+        (("1/state-change.log", "2/state-change.log"), {"unknown"}),  # nothing shows who was elected
+        (("2/data", "1/data"), {"unclean-election"}),
+    ],
+)
+def test_the_incident_is_explained_without_clients_and_controllers(
+    removed: tuple[str, ...], causes: set[str], tmp_path: Path
+) -> None:
+    """Both logs are empty at the end, so that only the brokers' own lines show who had the records, and who led."""
+    invoke("simulate", "--config", SCENARIO, "--out", tmp_path / "simulated")
+    for broker in ("1", "2"):
+        shutil.copytree(tmp_path / "simulated" / "brokers" / broker, tmp_path / "run" / "brokers" / broker)
+    for name in removed:
+        path = tmp_path / "run" / "brokers" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    result = logjudge.check(tmp_path / "run")
+    assert result.verdict == "unknown"
+    removals = sorted(one["says"].partition(",")[0] for one in result.causes if "truncated" in one["says"])
+    assert removals == [f"broker 2 truncated offsets 0 to {last} of orders-{n}" for n, last in ((0, 2), (1, 6))]
+    assert {one["cause"] for one in result.causes} == causes
 
 
 def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
