@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, Literal
 
 from .facts import Fact
@@ -33,7 +34,7 @@ def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str,
         known = str(builder.config.get(name, "")).lower()
         values, value = builder.logged_settings.setdefault(name, [known]), found.get(name, "")
         position = builder.logged_positions.get((broker, name), 0)
-        if value in values[position:]:
+        with suppress(ValueError):
             builder.logged_positions[broker, name] = values.index(value, position)
             continue
         values.append(value)

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from logjudge.analysis.timelines.building import merge_sources
+from logjudge.analysis.timelines import merged_sources
 from logjudge.analysis.timelines.facts import Fact, ordered
+from logjudge.analysis.timelines.merged_sources import merge_sources
 
 from .timelines import SECOND
 
@@ -76,3 +79,15 @@ def test_an_epoch_begins_once():
     file = Fact("in a file", "begins", None, "leader-epoch-checkpoint", 3, epoch=1, offset=1, broker="2")
     elsewhere = Fact("in a file", "begins", None, "leader-epoch-checkpoint", 4, epoch=1, offset=5, broker="2")
     assert shown([file, log, elsewhere]) == [(log.time, "leader-epoch-checkpoint"), (None,)]
+
+
+@pytest.mark.parametrize("time", [0, None])
+def test_many_equal_facts_are_not_compared_with_each_other(time: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log may have thousands of equal lines, also of one moment; a copy of the log adds none."""
+    compared = []
+    compare = merged_sources._is_same_event
+    monkeypatch.setattr(merged_sources, "_is_same_event", lambda *pair: compared.append(pair) or compare(*pair))
+    log = [Fact("restarted", "started", time, "brokers/1/server.log", line, broker="1") for line in range(1000)]
+    copy = [replace(fact, source="snapshots/a/brokers/1/server.log") for fact in log]
+    assert len(shown([*log, *(copy if time is None else [])])) == 1000
+    assert len(compared) <= 1000 * merged_sources.MAX_CANDIDATES
