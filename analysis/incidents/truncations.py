@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -61,6 +62,7 @@ def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
 
     It began below the cut. Where no source has the offset, it is the last term that the broker led before it loaded
     its log, if it followed no leader since: it had the records when that term began, or appended them as the leader.
+    Only before an unclean election: a clean one also removes tails that were never committed.
     """
     until = cut.time or 0
     wrote = [term for term in timeline.terms.values() if term.start is not None and term.start < first]
@@ -76,7 +78,9 @@ def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
         return None
     followed = [time for time, end in ends if led[-1] < time < loaded and end.kind != "loaded"]
     others = [time for time, term in terms if term.leader != cut.broker and led[-1] < time <= ran_until]
-    return None if followed or others else led[-1]
+    next_led = next((term for time, term in sorted(terms, key=itemgetter(0)) if time > led[-1]), None)
+    is_certain = not followed and not others and next_led is not None and next_led.elected_uncleanly
+    return led[-1] if is_certain else None
 
 
 def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:
