@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from command_line import invoke, json_lines, verdict_in
 from hostile_input import EVENTS, check, lines
 from logjudge.cli.document import Document
 from logjudge.histories.errors import LogjudgeError
+from logjudge.histories.files import HEAD_BYTES
+from logjudge.histories.readers import recognise
+from logjudge.histories.readers.contents import LOG
 from logjudge.histories.readers.native import parse as parse_lines
 from notation import History, parse
 
@@ -265,3 +269,11 @@ def test_memory_does_not_grow_with_the_square_of_rows_at_an_offset(name: str, tm
     code, peak = map(int, done.stdout.split())
     assert (code, verdict_in(tmp_path / "logjudge-out" / "h")["verdict"]) == (1, "invalid")
     assert peak < 1 << 20  # KiB
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\t\n", b",\n"])
+def test_blank_lines_are_passed_over_once(line: bytes) -> None:
+    """An expression that took blank lines at the beginning of each line needed a minute of the processor."""
+    begun = time.process_time()
+    assert recognise(line * (HEAD_BYTES // len(line)), LOG) is None
+    assert time.process_time() - begun < 2

@@ -50,7 +50,7 @@ _BLOCK = 6 << 20  # bytes; the arrays of a block fit into the processor's cache
 _END = re.compile(rb"\n(?![ \t])")  # of an operation's last line
 
 _KAFKA = re.compile(
-    rb"^(?:\xef\xbb\xbf)?[\s,]*(?:#[\w.]+\s*)?\{\s*:(?:[^\n]*|[^{}]*?)"
+    rb"^(?:\xef\xbb\xbf)?[ \t\r,]*(?:#[\w.]+\s*)?\{\s*:(?:[^\n]*|[^{}]*?)"
     rb"(?::f\s+:(?:send|poll|assign|subscribe|crash|debug-topic-partitions)\b|\[:(?:send|poll)\b)",
     re.MULTILINE,
 )

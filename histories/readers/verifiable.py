@@ -42,7 +42,7 @@ from .lines import MalformedError, decode_line, parse_each, texts
 NAME = "verifiable"
 CONTENT = LOG
 _NAMED = re.compile(
-    rb'^(?:\xef\xbb\xbf)?\s*\{[^\n]*"name"\s*:\s*"'
+    rb'^(?:\xef\xbb\xbf)?[ \t\r]*\{[^\n]*"name"\s*:\s*"'
     rb"(?:startup_complete|shutdown_complete|tool_data|producer_send_success|producer_send_error|record_data"
     rb'|records_consumed|offsets_committed|partitions_assigned|partitions_revoked)"',
     re.MULTILINE,
