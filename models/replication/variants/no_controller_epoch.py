@@ -19,7 +19,7 @@ class NoControllerEpoch(Rules):
     summary = "brokers obey a zombie controller"
     source = "KAFKA-340, KAFKA-6082; KafkaApis.handleLeaderAndIsrRequest, STALE_CONTROLLER_EPOCH"
     version = "3.3.2"
-    breaks: ClassVar[tuple[str, ...]] = ("one-leader-per-epoch", "no-committed-loss")
+    breaks: ClassVar[tuple[str, ...]] = ("one-leader-per-epoch", "no-committed-loss", "no-acknowledged-loss")
     needs: ClassVar[tuple[str, ...]] = ("controller-pause",)
 
     def accepts_controller(self, known: int, epoch: int) -> bool:
