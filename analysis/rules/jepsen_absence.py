@@ -29,8 +29,7 @@ def unless_left_out(results: Results) -> Results:
         yield from unknowns
         if len(unknowns) < len(found):
             yield Unknown(
-                "lines of the history are missing or could not be read, so a poll or an assignment of key"
-                f" {p.topic} may be missing"
+                "lines of the history are missing or could not be read, so a poll or an assignment may be missing"
             )
 
     return proved
