@@ -35,7 +35,8 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
     click.echo(f"{events:,} events written to {target}")
     config = source / "run.json" if source.is_dir() else source.with_name("run.json")
     if config.is_file() and not target.with_name("run.json").exists():
-        note(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}")
+        named = "" if target.name.startswith("history.") else f", and rename {target.name} to history.*"
+        note(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}{named}")
     if bad:
         were = "line was" if bad == 1 else "lines were"
         click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` prints why", err=True)

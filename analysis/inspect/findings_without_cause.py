@@ -41,7 +41,8 @@ def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> li
     without_causes = [rule for rule in rules if rule not in with_causes]
     sentences = []
     if bare:
-        sentences.append(f"The run has no broker files of {some(list(bare))}, so the cause is not known.")
+        partitions = some(list(bare)) if with_files else "its partitions"
+        sentences.append(f"The run has no broker files of {partitions}, so the cause is not known.")
     if without_causes:
         sentences.append(f"Findings of {', '.join(without_causes)} have no causes of their own; see their evidence.")
     if with_causes:
