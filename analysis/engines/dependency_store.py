@@ -41,7 +41,7 @@ class DependencyStore:
         self._frames = FrameStore(MAX_BYTES)
         self._chunks: list[_Chunk] = []
         self._unsorted: list[pl.DataFrame] = []
-        # Released during queries of polars: the thread may run another task meanwhile, which adds rows.
+        # Not held during queries of polars: this thread may run another task in a query, and that task adds rows.
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -75,7 +75,7 @@ class DependencyStore:
         }
 
     def _sort(self, frames: list[pl.DataFrame]) -> None:
-        """Cuts rows into chunks. A dependency comes at the earlier moment of its operations."""
+        """Sorts rows by the earlier moment of their two operations, and cuts them into chunks."""
         moments = moment("source"), moment("target")
         rows = pl.concat(frames).sort(pl.min_horizontal(moments), maintain_order=True)
         for part in rows.iter_slices(CHUNK_ROWS):

@@ -36,18 +36,19 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     Not a breach: One value that was seen several times at its offset.
     In Jepsen histories: The same. Polls of every outcome count, and so do sends that must have committed.
     """
-    crowded = p.entries.filter(pl.col("offset").is_duplicated())
-    if not len(crowded):
+    conflicting = p.entries.filter(pl.col("offset").is_duplicated())
+    if not len(conflicting):
         return
     known = _places(p).group_by("offset").agg(since=pl.col("completed").min())
-    doubled = known.join(crowded, on="offset", how="semi").sort("offset").rename({"since": "until"})
-    # Between them, an offset that was lost too, or was written later, has one value only by chance.
+    conflicts = known.join(conflicting, on="offset", how="semi").sort("offset").rename({"since": "until"})
+    # Offsets with one value separate findings, unless they were lost as well, or were written after the loss.
     gone = lost_sends(p).select("offset")
-    sure = coexisting_offsets(known.join(crowded, on="offset", how="anti").join(gone, on="offset", how="anti"), doubled)
-    places = _places_of(crowded, p).sort("offset", maintain_order=True)
+    single = known.join(conflicting, on="offset", how="anti").join(gone, on="offset", how="anti")
+    separating = coexisting_offsets(single, conflicts)
+    places = _places_of(conflicting, p).sort("offset", maintain_order=True)
     offsets = places["offset"].to_numpy()
-    by_offset = crowded.group_by("offset", maintain_order=True).agg("value")
-    for run in adjacent_runs(by_offset, sure):
+    by_offset = conflicting.group_by("offset", maintain_order=True).agg("value")
+    for run in adjacent_runs(by_offset, separating):
         first, last = int(run["offset"][0]), int(run["offset"][-1])
         here = run["value"][0].to_list()
         seen = places[slice(*np.searchsorted(offsets, [first, first + 1]).tolist())]
@@ -68,8 +69,8 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
 @inconsistent_offsets.judged_in_jepsen_by
 def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
     """Offsets with two or more values."""
-    crowded = jepsen_log(p).filter(pl.col("offset").is_duplicated())
-    for rows in crowded.partition_by("offset", maintain_order=True):
+    conflicting = jepsen_log(p).filter(pl.col("offset").is_duplicated())
+    for rows in conflicting.partition_by("offset", maintain_order=True):
         offset, values = int(rows["offset"][0]), rows["value"].to_list()
         yield finding(
             p,

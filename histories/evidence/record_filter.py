@@ -60,10 +60,10 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
-    """The filter of all rows of LOOKUPS; None if any record may be referred to.
+    """The filter of all rows of LOOKUPS; None if every record must be kept.
 
-    Any record may be meant if the history has the digest of a value instead of the value (`has_digests`). Keys only
-    matter on compacted topics, where a later record with the same key replaces one. `compacted` is None if the
+    That is so if the history has digests instead of some values (`has_digests`), as these have other hashes. Keys only
+    matter on compacted topics, where a later record of the same key replaces an earlier one. `compacted` is None if the
     configuration of the topic is unknown.
     """
     if lookups["has_digests"].any():

@@ -135,7 +135,7 @@ def lacks_states(s: Search) -> bool:
 
 @compiled_inner_without_refcounts
 def full_rows(s: Search) -> int:
-    """The number of rows of what is full in a FULL search."""
+    """The number of rows of the table that is full in a FULL search: configurations, states or bags."""
     if lacks_configs(s):
         return len(s.configs)
     return len(s.machine.trie.nodes) if lacks_states(s) else len(s.bags.nodes)

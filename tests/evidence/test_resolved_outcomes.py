@@ -36,7 +36,7 @@ def test_unknown_sends_are_in_the_log_or_not(recorded):
     assert is_in_log == run.truth["info_and_read"]
 
 
-def test_aborted_sends_do_not_stand(recorded):
+def test_aborted_sends_are_not_in_the_log(recorded):
     run = recorded("transactions-a")
     for place, event in run.events:
         if event["f"] == "txn" and event["type"] == "fail":
@@ -108,7 +108,7 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
 
 @pytest.mark.parametrize("left_out", ["topics", "keys"])
 def test_compacted_records_are_no_poll_skip(unpacked, tmp_path, left_out):
-    """Though neither cleanup.policy nor the keys of records are recorded."""
+    """Even if cleanup.policy, or the keys of the records, are not recorded."""
     run = shutil.copytree(unpacked("retention-a"), tmp_path / "run")
     about = json.loads((run / "run.json").read_text())
     if left_out == "topics":

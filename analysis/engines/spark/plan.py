@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 ASSUMED_FILE_BYTES = 256 << 10  # of an evidence file that is read whole; Part has no size for it
 INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
-_LAST = 1 << 60  # the number of blocks that sort behind all blocks that were read from files
+_LAST = 1 << 60  # the number of a block that is sorted after all blocks read from files
 _TABLES_OF_JOB = 4  # numbers that are reserved for each decoding job, which yields at most three tables
 
 
@@ -104,13 +104,13 @@ def _plan(
         blocks = ranges.prove(blocks, large, run.settings, tasks, partial(store, stored=stored))
     batches = literal(sorted({row["batch"] for row in listed}), "array<string>")
     reported = F.array(F.lit(REPORTED))
-    homes = (
+    destinations = (  # the batches to which a block goes
         F.when(is_observed, F.array(batch))
         .when(F.col("kind") == "context", F.concat(batches, reported))
         .when(F.col("kind").isin("unplaced", "shared"), batches)
         .otherwise(reported)
     )
-    needed = blocks.withColumn("batch", F.explode(homes)).repartition(tasks, "batch")
+    needed = blocks.withColumn("batch", F.explode(destinations)).repartition(tasks, "batch")
     judged = store(needed.groupBy("batch").applyInArrow(make_batch_judge(settings), BLOCK), stored)
     is_compared_later = F.col("kind").isin("dependencies", "expected")
     return judged.filter(~is_compared_later), judged.filter(is_compared_later)

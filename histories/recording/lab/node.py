@@ -89,13 +89,11 @@ class Node:
                 self.is_paused = number == signal.SIGSTOP
 
     def limit_files(self, limit: int | None) -> None:
-        """Let no file of the process grow beyond this many bytes, as on a full disk; None ends that. Linux only."""
+        """Limit the bytes of each file that the process writes, as a full disk does; None: no limit. Linux only."""
         if self.process is None or self.process.poll() is not None:
             return
         if sys.platform != "linux":
-            raise UsageError(
-                "found a system other than Linux, expected Linux for fill-disk, which is a limit of a process"
-            )
+            raise UsageError("fill-disk works on Linux only: it limits the size of a process's files (RLIMIT_FSIZE)")
         hard = resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE)[1]
         soft = hard if limit is None else limit
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
@@ -140,7 +138,7 @@ class Node:
 
 
 def _die_with_parent() -> None:
-    """In the child: Linux ends it when the keeper ends, however that happens."""
+    """Runs in the child: lets Linux kill it when the keeper ends, for whatever reason."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == 1:
