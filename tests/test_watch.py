@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import signal
 import subprocess
@@ -66,6 +67,7 @@ def test_check_judges_in_steps(growing: tuple[Path, list[str]], tmp_path: Path) 
         (("--state", "missing/soak.state"), "expected one for the state"),
         (("--state", "RUN"), "is not a state"),
         (("--state", "RUN/run.json"), "is not a state"),
+        (("--state", "PIPE"), "is not a state"),
     ],
 )
 def test_bad_options_are_one_sentence(
@@ -73,7 +75,8 @@ def test_bad_options_are_one_sentence(
 ) -> None:
     folder, lines = growing
     append(folder, lines)
-    named = [option.replace("RUN", str(folder)) for option in options]
+    os.mkfifo(pipe := tmp_path / "pipe")
+    named = [option.replace("RUN", str(folder)).replace("PIPE", str(pipe)) for option in options]
     done = invoke("check", folder, "--state", tmp_path / "s", "--out", tmp_path / "out", *named)
     assert sentence in str(done.exception)
     assert not (tmp_path / "out").exists()

@@ -64,6 +64,8 @@ def load_state(file: Path) -> State | None:
     """The state in a file; None without the file. Raises InputError for any other file."""
     expected = "a state that `logjudge check --state` wrote"
     hint = "name another file, or remove it to begin anew"
+    if file.exists() and not file.is_file():  # a pipe would never end
+        raise InputError(str(file), "something that is not a state (no regular file)", expected, hint)
     try:
         with zipfile.ZipFile(file) as archive:
             return _parse_state(archive)
