@@ -314,7 +314,8 @@ def _offset_record(opened: Inspected, names: list[str], target: Place, judged: l
     ]
     if not histories:
         offsets = [offset for name in names for offset in _known_offsets(opened.partition(name))]
-        expected = f", expected an offset from {min(offsets)} to {max(offsets)}" if offsets else ""
+        hint = f"; explain {target.partition} for its truncations and other events"
+        expected = f", expected an offset from {min(offsets)} to {max(offsets)}" if offsets else hint
         raise UsageError(f"found {target}, which is neither in the history nor in a broker log{expected}")
     return opened.located({**histories[0], **({"other_generations": histories[1:]} if len(names) > 1 else {})})
 
