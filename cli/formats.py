@@ -41,11 +41,13 @@ class Run:
         return f"{self.report['input']['name']}: {self.report['verdict'].upper()}"
 
     def summary(self) -> list[str]:
-        """The verdict, the skipped rules, the headline, and each cause with its prevention."""
+        """The verdict, the skipped rules, and each cause with its prevention; for breaches without one the headline."""
         skipped = ", ".join(self.report["skipped"])
         verdict = self.verdict + (f" (skipped by --only or --skip: {skipped})" if skipped else "")
         causes = [f"{one.incident.cause}: {one.sentence}{one.citation}" for one in causes_of(self.report)]
-        return [verdict, self.report["headline"].removesuffix("."), *causes]
+        if not causes and self.report["verdict"] == "invalid":
+            return [verdict, self.report["headline"].removesuffix(".")]
+        return [verdict, *causes]
 
     def unknown(self) -> dict[str, str]:
         """The reason of each unknown, by assumption or rule; a rule that a broken assumption explains is left out."""
@@ -69,7 +71,12 @@ class Run:
         return [name for name, rule in self.report["rules"].items() if rule["verdict"] == "unknown"]
 
     def causes_text(self, finding: dict[str, Any]) -> str:
-        """The names of a finding's causes, to append to its sentence; the summary explains each once."""
+        """The causes of a finding with their prevention, to append to its sentence."""
+        causes = causes_of(self.report, finding["id"])
+        return "".join(f". Cause: {one.incident.cause}: {one.sentence}{one.citation}" for one in causes)
+
+    def cause_names(self, finding: dict[str, Any]) -> str:
+        """The names of a finding's causes, to append to its sentence beside a summary that explains them."""
         causes = dict.fromkeys(one.incident.cause for one in causes_of(self.report, finding["id"]))
         return f". Cause: {', '.join(causes)}" if causes else ""
 
@@ -281,7 +288,7 @@ def github(judged: Sequence[Judged]) -> str:
             level = "error" if finding["severity"] == "violation" else "notice"
             place = next((e for e in finding["evidence"] if e["line"] and not _is_compressed(e["source"])), None)
             where = f"file={_property(run.source(place['source']))},line={place['line']}," if place else home
-            message = _data(finding["sentence"] + run.causes_text(finding) + _lines(finding))
+            message = _data(finding["sentence"] + run.cause_names(finding) + _lines(finding))
             lines.append(f"::{level} {where}title={_property(finding['rule'])}::{message}")
     return "\n".join(lines)
 
