@@ -20,9 +20,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         verb = "was" if records == 1 else "were"
         return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed_text(lost, records)}"
     if not findings:
-        more = len(explanations) - 1
-        text = str(explanations[0]["says"]) if explanations else ""
-        return f"{text}; {more:,} more by the same event" if more > 0 else text
+        sentences = [str(one["says"]) for one in explanations]
+        return some([sentences[0], *map(_first_clause, sentences[1:])], separator="; also ") if sentences else ""
     worst = findings[0]
     if len(findings) == 1:
         return str(worst["sentence"])
@@ -39,6 +38,11 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         ]
         return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(missed)}"
     return f"{count_text(worst['rule'], records, len(alike))} of {worst['rule']}, for example: {worst['sentence']}"
+
+
+def _first_clause(sentence: str) -> str:
+    """The event of an explanation's sentence, without its reason and what is not known."""
+    return sentence.partition("; ")[0].partition(", because ")[0]
 
 
 def consumer_groups(findings: Iterable[Record]) -> tuple[str, ...]:

@@ -82,6 +82,9 @@ def test_the_incident_is_explained_without_clients_and_controllers(
     removals = sorted(one["says"].partition(",")[0] for one in result.causes if "truncated" in one["says"])
     assert removals == [f"broker 2 truncated offsets 0 to {last} of orders-{n}" for n, last in ((0, 2), (1, 6))]
     assert {one["cause"] for one in result.causes} == causes
+    headlines = [one["headline"] for one in result.incidents]
+    joined = f"; no acknowledgements are recorded; also {removals[1]}"
+    assert any(one.endswith(joined) for one in headlines) == (causes == {"unclean-election"})
 
 
 def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
