@@ -37,7 +37,8 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
     """The findings with their cause where it is known, and one record for each explanation.
 
     A record has findings (ids), says (the sentence of the first finding), lost (the LostRange of a loss), cause, chain
-    (facts with says, time in ns, place or source with line or byte), prevented_by, citation, missing, readings.
+    (facts with says, time in ns, place or source with line or byte), prevented_by, citation, missing, readings; without
+    findings also event (what happened, in says without its reason).
     Findings with equal explanations share one record; joining.py joins the records of one event.
     """
     records = explain_truncations(p)

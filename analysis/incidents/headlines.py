@@ -20,8 +20,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         verb = "was" if records == 1 else "were"
         return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed_text(lost, records)}"
     if not findings:
-        sentences = [str(one["says"]) for one in explanations]
-        return some([sentences[0], *map(_first_clause, sentences[1:])], separator="; also ") if sentences else ""
+        others = [one.get("event", one["says"]) for one in explanations[1:]]  # older results have no events
+        return some([*(str(one["says"]) for one in explanations[:1]), *others], separator="; also ")
     worst = findings[0]
     if len(findings) == 1:
         return str(worst["sentence"])
@@ -38,11 +38,6 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Record], explanations
         ]
         return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(missed)}"
     return f"{count_text(worst['rule'], records, len(alike))} of {worst['rule']}, for example: {worst['sentence']}"
-
-
-def _first_clause(sentence: str) -> str:
-    """The event of an explanation's sentence, without its reason and what is not known."""
-    return sentence.partition("; ")[0].partition(", because ")[0]
 
 
 def consumer_groups(findings: Iterable[Record]) -> tuple[str, ...]:

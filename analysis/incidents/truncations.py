@@ -52,9 +52,9 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
         who = brokers(sorted({cut.broker for cut in alike}))
-        text = f"{who} truncated {span(first, end - 1)} of {lost.name}{_reason_of_truncation(timeline, alike[0])}"
-        text += "; no acknowledgements are recorded"
-        yield {"findings": [], "says": text, "lost": None, **explain_loss(timeline, lost).record()}
+        event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
+        text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded"
+        yield {"findings": [], "event": event, "says": text, "lost": None, **explain_loss(timeline, lost).record()}
 
 
 def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
@@ -93,12 +93,10 @@ def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Reco
         if not term.elected_uncleanly or term.epoch in explained or electable & collected or not elected:
             continue
         in_sync = f" ({brokers(sorted(electable))})" if electable else ""
-        text = (
-            f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch};"
-            f" which records it lacked is not known without the log of a broker that was{in_sync}"
-        )
+        event = f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch}"
+        text = f"{event}; which records it lacked is not known without the log of a broker that was{in_sync}"
         found = Explanation("unclean-election", elected, no_unclean_election(timeline, term.time), CITATION)
-        yield {"findings": [], "says": text, "lost": None, **found.record()}
+        yield {"findings": [], "event": event, "says": text, "lost": None, **found.record()}
 
 
 def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
