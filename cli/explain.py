@@ -216,6 +216,7 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
     if not incidents and not breaches:
         hint = "`logjudge timeline` shows elections and truncations, `logjudge check` what could not be judged"
         document.sentences(f"{opened.run.settings.name}: no breach was found, so there is nothing to explain; {hint}")
+    document.sentences(*opened.not_searched())
 
 
 def _explain_partition(document: Document, opened: Inspected, name: str) -> None:
@@ -284,9 +285,8 @@ def _explain_history(document: Document, opened: Inspected, p: Partition, histor
     if history["led"]:
         document.heading("Leaders")
         document.sentences(*(led["says"] for led in history["led"]))
-    if history["absence"]:
+    if absence := history["absence"]:
         document.heading("Why there is no record now")
-        absence = history["absence"]
         document.sentences(f"{absence['cause']}: a legal absence ({absence['citation']})")
         _add_chain(document, absence["chain"], opened.started_at)
     _add_incidents(document, here, history["causes"], opened.started_at)

@@ -39,6 +39,14 @@ def test_lines_left_out_of_a_jepsen_history_are_one_reason(tmp_path: Path) -> No
     assert reason.count("lines of the history are missing or could not be read") == 1
 
 
+@pytest.mark.parametrize(
+    ("run", "is_shown"), [("jepsen.edn", True), ("real/clean-a", False), ("real/transactions-a", True)]
+)
+def test_explain_names_what_only_check_searches(run: str, is_shown: bool) -> None:
+    sentence = "Cycles and torn transactions are not searched here"
+    assert (sentence in invoke("explain", Path(__file__).with_name("data") / run).stdout) is is_shown
+
+
 def test_explain_takes_the_name_of_a_jepsen_key() -> None:
     history = Path(__file__).with_name("data") / "jepsen.edn"
     by_key, by_partition = invoke("explain", history, "0@0").stdout, invoke("explain", history, "0-0@0").stdout

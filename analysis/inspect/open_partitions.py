@@ -24,6 +24,7 @@ from ..wording import some
 
 Record = dict[str, Any]
 MAX_NAMES = 12
+NOT_SEARCHED = "Cycles and torn transactions are not searched here; `logjudge check` finds them."
 
 
 class Inspected:
@@ -96,6 +97,11 @@ class Inspected:
         # On a thread of polars' pool, where small queries are cheap.
         [(findings, causes)] = on_all_cores(lambda p: explain(p, findings_of(p, judge(p, unproved))), [p])
         return findings, self.located({"causes": causes})["causes"]
+
+    def not_searched(self) -> list[str]:
+        """A sentence for a run that may have findings of rules on the whole run, which these commands do not judge."""
+        has_transactions = any(p.sends["txn"].any() or p.reads["txn"].any() for p in self._partitions.values())
+        return [NOT_SEARCHED] if has_transactions or self.run.settings.dialect == "jepsen" else []
 
     def clocks(self) -> list[str]:
         """Comparisons of each broker's clock with the history's, as sentences."""
