@@ -2,8 +2,9 @@
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
 controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
-was loaded), and the replicas that could have been elected instead had not all lost them, too. If KIP-966 elects the
-last known leader again, this is another cause: being out of sync is not why that leader lacks records.
+was loaded), and the replicas that could have been elected instead had not all lost them, too. If all in-sync replicas
+had lost power, one of them must have had the records after that. If KIP-966 elects the last known leader again, this is
+another cause: being out of sync is not why that leader lacks records.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from .replica_history import (
     had_records,
     is_dead,
     isr_at,
+    isr_at_acknowledgement,
     missing_if_failed_together,
     reasons_absent,
     return_facts,
@@ -36,6 +38,7 @@ from .replica_history import (
     snapshots_with_records,
     sole_isr_facts,
     still_had_records,
+    still_had_records_at,
     truncations,
 )
 
@@ -62,6 +65,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
+    if powerless := _lost_power_together(timeline, new, lost):
+        names = " or ".join(f"broker {member}" for member in powerless)
+        return needs(f"whether {names} still had the records after all in-sync replicas had lost power")
     if electable := _electable_without_records(timeline, new, lost):
         return needs(
             f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
@@ -110,6 +116,21 @@ def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
     until = None if new.time is None else new.time + SECOND
     moves = [move for move in timeline.moves if until is not None and move.time is not None and move.time <= until]
     return [move.fact for move in takewhile(lambda move: new.leader in move.adding, reversed(moves))][-1:]
+
+
+def _lost_power_together(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
+    """The in-sync replicas, if all lost power between the acknowledgement and the election, and none provably still had
+    the records after that: before the election, or when it started again after it."""
+    since, until = lost.last_acked, new.time
+    members = isr_at_acknowledgement(timeline, lost)
+    if since is None or until is None or len(members) < 2:
+        return []
+    outages = [fault for fault in timeline.faults if fault.kind == "power-loss" and since <= fault.completed <= until]
+    if not members <= {node for fault in outages for node in fault.nodes}:
+        return []
+    known = [(member, still_had_records_at(timeline, member, lost)) for member in members]
+    had = any(at is not None and (at <= until or is_dead(timeline, member, until, at - 1)) for member, at in known)
+    return [] if had else sorted(members)
 
 
 def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:

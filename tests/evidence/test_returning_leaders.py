@@ -201,3 +201,19 @@ def test_a_leader_that_was_fenced_late_should_have_started_first():
 def test_a_full_disk_is_named_in_a_sentence():
     full = timeline(AFTER, faults=[fault("disk-full", "2", 6)])
     assert [fact.sentence for fact in full.fault_facts] == ["the disk of broker 2 was full"]
+
+
+@pytest.mark.parametrize(
+    ("powerless", "loaded", "cause"),
+    [(("1",), (), "unclean-election"), (("1", "3"), (), "unknown"), (("1", "3"), (10,), "unclean-election")],
+)
+def test_a_power_failure_of_all_in_sync_replicas_may_have_lost_what_an_election_did_not(powerless, loaded, cause):
+    """Broker 3 proves that it had the record if it starts with it after the election."""
+    meta = metadata((4, {"isr": [1, 3]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    events = [server_log("3", *((at, LOADED % 2) for at in loaded))] if loaded else []
+    faults = [fault("power-loss", broker, 6) for broker in powerless]
+    explained = explain_loss(timeline(AFTER, meta=meta, events=events, faults=faults), lost())
+    assert explained.cause == cause
+    if cause == "unknown":
+        missing = "whether broker 1 or broker 3 still had the records after all in-sync replicas had lost power"
+        assert missing in explained.missing
