@@ -113,7 +113,7 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     rewritten = _epochs_with_two_records(timeline, differing.first)
     return needs(
         *(
-            f"which of {brokers(names)} led epoch {epoch}, of which they have different records (state-change.log)"
+            f"which of {brokers(names)} led epoch {epoch}, as their records of that epoch differ (state-change.log)"
             for epoch, names in rewritten.items()
             if epoch not in timeline.led_by_two
         )
@@ -241,7 +241,7 @@ def _controller_facts(timeline: Timeline, shared: SharedEpoch) -> list[Fact]:
 
 
 def _epochs_with_two_records(timeline: Timeline, offset: int) -> dict[int, list[str]]:
-    """The epochs of which two brokers have different records at an offset, with these brokers.
+    """The epochs in which two brokers wrote different records at an offset, with these brokers.
 
     A leader that lost its tail and led on in its epoch writes the offset again, too.
     """

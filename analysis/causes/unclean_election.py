@@ -3,8 +3,8 @@
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
 controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
 was loaded), and the replicas that could have been elected instead had not all lost them, too. If all in-sync replicas
-had lost power, one of them must have had the records after that. If KIP-966 elects the last known leader again, this is
-another cause: being out of sync is not why that leader lacks records.
+had lost power, one of them must have had the records after that. If KIP-966 elects the last known leader again, the
+cause is another one: that leader does not lack records because it was out of sync.
 """
 
 from __future__ import annotations
@@ -119,8 +119,10 @@ def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
 
 
 def _lost_power_together(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
-    """The in-sync replicas, if all lost power between the acknowledgement and the election, and none provably still had
-    the records after that: before the election, or when it started again after it."""
+    """The in-sync replicas, if all lost power between acknowledgement and election; empty if one kept the records.
+
+    The proof is a log end before the election, or when the replica started again after it.
+    """
     since, until = lost.last_acked, new.time
     members = isr_at_acknowledgement(timeline, lost)
     if since is None or until is None or len(members) < 2:

@@ -26,7 +26,7 @@ class SplitBrainLoss(NamedTuple):
 
 
 def split_brain_losses(losses: Losses) -> list[SplitBrainLoss]:
-    """The losses of which the cause is a split brain."""
+    """The losses with the cause split-brain."""
     return [
         SplitBrainLoss(frozenset(lost.values), _lines_of(explanation.chain), explanation)
         for lost, explanation in losses
@@ -51,7 +51,7 @@ def explain_split_brain(p: Partition, finding: Finding, losses: Iterable[SplitBr
 
 
 def _explain_leaders(timeline: Timeline, lines: Lines) -> Explanation | None:
-    """The explanation of the epoch of which brokers logged with these lines that they lead it."""
+    """The explanation of a leader epoch, if these are the lines in which two brokers logged that they lead it."""
     for epoch in timeline.led_by_two:
         if lines & _lines_of(timeline.terms[epoch].facts):
             return causes.explain_leaders(timeline, epoch)

@@ -3,7 +3,7 @@
 A leader logs the log end at which it begins to lead: what is behind it in the last log was acknowledged later, and
 what is before it was sent earlier. A follower logs it when the leader changes: records of earlier epochs were sent
 earlier. A leader that starts again in its epoch may have lost its log, and records behind its log end may be older.
-Where no records bound the clocks, the elections in the metadata log do, whose times are in UTC.
+Where no records bound the clocks, elections in the metadata log do: its times are in UTC.
 """
 
 from __future__ import annotations

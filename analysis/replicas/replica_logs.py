@@ -31,8 +31,7 @@ from .identical_batches import IDENTICAL
 from .misplaced_batches import as_damage, misplaced_batches, without_batches
 from .missing_logs import BASE_IN_NAME, LogTables, MissingLog, missing_logs
 from .tiered import without_remote_segments
-from .wrong_epochs import as_damage as damage_of_epochs
-from .wrong_epochs import without_epochs, wrong_epochs
+from .wrong_epochs import epoch_damage, without_epochs, wrong_epochs
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {
@@ -274,7 +273,7 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     wrong = wrong_epochs(frames["batches"], frames["epochs"])
     if wrong.height:
         frames |= {name: without_epochs(frames[name], wrong) for name in ("batches", "records")}
-        frames["damage"] = pl.concat([frames["damage"], damage_of_epochs(wrong, frames["damage"])])
+        frames["damage"] = pl.concat([frames["damage"], epoch_damage(wrong, frames["damage"])])
     if frames["damage"].height and about.get("is_tiered"):
         frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:

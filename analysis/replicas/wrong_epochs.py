@@ -48,7 +48,7 @@ def _fits(epoch: pl.Expr) -> pl.Expr:
     return is_in_order & (epoch == pl.col("expected").fill_null(epoch))
 
 
-def as_damage(wrong: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
+def epoch_damage(wrong: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
     """Rows of damage for batches with a wrong epoch."""
     unknown = {name: pl.lit(None) for name in ("line", "first_offset", "last_offset")}
     reason = pl.format(

@@ -18,8 +18,9 @@ ONCE = ("elected", "begins")  # a leader epoch has one of each, whatever the rec
 
 
 def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
-    """Maps each fact to the earliest fact of the same event, whose `also` has the facts of other sources (at most
-    MAX_SOURCES - 1).
+    """Maps each fact to the earliest fact of the same event.
+
+    Its `also` has the facts of at most MAX_SOURCES - 1 other sources.
     """
     merged: list[Fact] = []
     index_of: dict[Fact, int] = {}

@@ -165,7 +165,7 @@ def _schema_mismatch(value: Any, expected: Any, where: str) -> str:
 
 
 def _malformed_reason(text: bytes) -> str:
-    """The reason why a line is not an event; empty if it is one. polars checks types, too, with unclear errors."""
+    """What is wrong with a line; empty if it is an event. polars checks types too, with unclear errors."""
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -104,14 +104,14 @@ class KraftWording(Wording):
             )
             yield Line(text, FETCHER, "WARN")
         else:
-            why = f"local high watermark {cut.after}"
+            reason = f"local high watermark {cut.after}"
             if cut.reason == "epoch":
-                why = (
+                reason = (
                     f"leader epoch and offset EpochEndOffset(errorCode=0, partition={cut.partition}, "
                     f"leaderEpoch={cut.detail[0]}, endOffset={cut.detail[1]})"
                 )
             state = f"TruncationState(offset={cut.after}, completed=true)"
-            yield Line(f"{fetcher} Truncating partition {name} with {state} due to {why}", FETCHER)
+            yield Line(f"{fetcher} Truncating partition {name} with {state} due to {reason}", FETCHER)
         yield Line(truncation_text(f"[UnifiedLog {where}]", cut.before, cut.after), LOG)
         if cut.reason == "out-of-range":
             last = (
@@ -122,12 +122,12 @@ class KraftWording(Wording):
 
     def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> Iterator[Line]:
         log = f"[UnifiedLog partition={self.name(partition)}, dir={self.folder(node)}]"
-        why = (
+        reason = (
             "log retention time breach based on the largest record timestamp in the segment"
             if reason == "time"
             else "log retention size breach"
         )
-        deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {why}"
+        deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {reason}"
         moved = f"{log} Incremented log start offset to {start} due to segment deletion"
         yield Line(deleting, LOG)
         yield Line(moved, LOG)

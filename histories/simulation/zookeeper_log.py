@@ -223,15 +223,15 @@ class EpochWording(ZookeeperWording):
             yield self.out_of_range(fetcher, cut)
             return
         if cut.reason == "high-watermark":
-            why = f"Truncating partition {name} to local high watermark {cut.after}"
+            truncation = f"Truncating partition {name} to local high watermark {cut.after}"
         else:
             is_within = cut.detail[1] >= cut.before
-            why = (
+            truncation = (
                 f"Based on follower's leader epoch, leader replied with an offset {cut.detail[1]} "
                 f"{'>=' if is_within else '<'} the follower's log end offset {cut.before} in {name}. "
                 + ("No truncation needed." if is_within else f"Truncating to {cut.after}.")
             )
-        yield Line(f"{fetcher} {why}", FETCHER)
+        yield Line(f"{fetcher} {truncation}", FETCHER)
         yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:

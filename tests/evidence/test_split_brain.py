@@ -133,7 +133,7 @@ def test_while_two_brokers_lead_one_controllers_records_prove_no_cause():
 def test_different_records_of_one_epoch_need_the_lines_of_their_leaders():
     """A leader that lost its tail and led on in its epoch leaves such logs, too."""
     missing = explain_divergence(split(), DIFFER).missing
-    needed = "which of brokers 1, 2, 3 led epoch 1, of which they have different records (state-change.log)"
+    needed = "which of brokers 1, 2, 3 led epoch 1, as their records of that epoch differ (state-change.log)"
     assert needed in missing
     assert explain_divergence(split(*BOTH), DIFFER).cause == "split-brain"
 
