@@ -16,7 +16,15 @@ from .common import Common
 from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
-from .topic_generations import TopicCopy, TopicGeneration, copies_of, faults_on, generations_of, recorded_changes
+from .topic_generations import (
+    TopicCopy,
+    TopicGeneration,
+    copies_of,
+    faults_on,
+    generations_of,
+    recorded_changes,
+    since_metadata_began,
+)
 
 BY_TIME = ("metadata", "log_events")
 LOGS = ("records", "batches", "segments")
@@ -70,10 +78,11 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
     metadata, started = common.shared.get("metadata"), started_ms(common.settings)
     changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started)
     faults = faults_on(topic, common.context)
-    found = generations_of(changes, faults, copies, is_complete)
+    found = generations_of(changes, faults, since_metadata_began(copies, metadata, started), is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
-    return generations_of(changes, faults, [*copies, *logged], is_complete)
+    copies = since_metadata_began([*copies, *logged], metadata, started)
+    return generations_of(changes, faults, copies, is_complete)
 
 
 def _logged_copies(recorded: Recorded) -> list[TopicCopy]:

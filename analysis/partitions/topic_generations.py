@@ -296,6 +296,24 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     return out, copy["snapshot"][0] == FINAL
 
 
+def since_metadata_began(
+    copies: Sequence[TopicCopy], metadata: pl.DataFrame | None, started: int | None
+) -> list[TopicCopy]:
+    """The copies without those from before the first record of the metadata log at the end of the run.
+
+    That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. The first
+    record of a metadata log is the feature level that formatted it. `metadata`, `started`: as in recorded_changes.
+    """
+    if not copies or metadata is None or started is None:
+        return list(copies)
+    first = longest_copy(metadata.filter(snapshot=FINAL)).head(1)
+    is_whole = (pl.col("kind") == "feature") & ~pl.col("file").str.ends_with(".checkpoint")
+    for time in first.filter(is_whole)["time"]:
+        began = (time - started) * MS - MAX_CLOCK_SKEW_NS
+        return [copy for copy in copies if copy.time is None or copy.time > began]
+    return list(copies)
+
+
 def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:
     """The topic ids of a partition's copies. Final copies have the time MAX_INT64, undated snapshots None."""
     if properties is None or not len(properties):

@@ -21,7 +21,8 @@ from logjudge.analysis.partitions.topic_generations import (
     recorded_changes,
     without_other_changes,
 )
-from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA, PROPERTIES
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
 
@@ -163,6 +164,43 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
 
     assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
     assert len(generations(events[:2])) == 1
+
+
+# Of a broker whose disk was lost, with the metadata log, and whose restart created the topic automatically.
+LED_TWICE = """\
+[2026-11-28 09:13:29,997] INFO [Broker id=1] Leader orders-0 with topic id Some(nxOfKAKVTxiNnlASg3nU0g) starts at \
+leader epoch 0 from offset 0 with partition epoch 0, high watermark 0, ISR [1], adding replicas [] and removing \
+replicas [] . Previous leader None and previous leader epoch was -1. (state.change.logger)
+[2026-11-28 09:13:50,867] INFO [Broker id=1] Leader orders-0 with topic id Some(EBa3JN3XQvyyd_zWiqm-Hw) starts at \
+leader epoch 0 from offset 0 with partition epoch 0, high watermark 0, ISR [1], adding replicas [] and removing \
+replicas [] . Previous leader None and previous leader epoch was -1. (state.change.logger)
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "file", "generations"),
+    [
+        (1795857228618, "00000000000000000000.log", 1),  # a new metadata log: no one deleted the first topic
+        (1795857208000, "00000000000000000000.log", 2),  # it is older than the first topic
+        (1795857228618, "00000000000000000012-0000000001.checkpoint", 2),  # earlier records were removed
+    ],
+)
+def test_a_topic_from_before_the_first_metadata_record_was_not_deleted(first, file, generations):
+    key = {"snapshot": FINAL, "broker": "1", "file": file}
+    metadata = [
+        {**key, "offset": 2, "time": first, "kind": "feature", "key": "metadata.version", "value": "27"},
+        {**key, "offset": 40, "time": 1795857230700, "kind": "topic", "topic": "orders", "topic_id": NEW},
+    ]
+    copies = [("tar", OLD), (FINAL, NEW)]
+    properties = [{"snapshot": name, "broker": "1", "key": "topic_id", "value": id_} for name, id_ in copies]
+    settings = Settings(config={"started_at": "2026-11-28T09:13:29.496Z", "snapshots": {"tar": {"time": 6 * S}}})
+    shared = {"metadata": complete(pl.DataFrame(metadata), {**LOCATION, **METADATA})}
+    common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), shared)
+    lines = parse_log(LED_TWICE).with_columns(broker=pl.lit("1"), snapshot=pl.lit(FINAL))
+    located = pl.DataFrame(properties).with_columns(file=pl.lit("data/orders-0/partition.metadata"))
+    for tables in ({"log_events": lines}, {"properties": complete(located, {**LOCATION, **PROPERTIES})}):
+        found = generation_parts._generations(generation_parts.Recorded("orders", tables, common))
+        assert len(found) == generations
 
 
 def test_a_generation_has_its_own_creation_and_deletion_among_the_faults():
