@@ -29,6 +29,10 @@ from logjudge.histories.bundle import open_run
 run, engine, arguments, judge_run = open_run(Path(sys.argv[1])), sys.argv[2], [], local.judge_run
 if engine == "unscreened":
     local.batches_of = lambda run: 0
+elif engine == "one task":
+    from logjudge.analysis.engines import spark
+    arguments, judge_run = [spark.open_local_context()], spark.judge_here
+    arguments[0].parallelize([1], 1).collect()
 elif engine != "polars":
     from logjudge.analysis.engines import spark
     arguments, judge_run = [spark.open_session(engine)], spark.judge_run
@@ -45,7 +49,8 @@ print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 def judge(run: Path, engine: str) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds and peak MB of the process that judges a valid run, without reports.
 
-    `engine` is "polars", "unscreened" (polars, every partition by all rules), or Spark's master.
+    `engine` is "polars", "unscreened" (polars, every partition by all rules), "one task" (of Spark, on this machine),
+    or Spark's master, for many tasks.
     """
     words = [sys.executable, "-c", PROGRAM, str(run), engine]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -104,6 +109,7 @@ def main() -> None:
         ("polars, a tenth of the operations", small, "polars"),
         ("polars, one hot partition", hot, "polars"),
         ("polars, a million lines of Jepsen's EDN", jepsen_history(), "polars"),
+        ("Spark in one task, JSON lines, without start", even, "one task"),
         ("Spark local[*], JSON lines, without session start", even, "local[*]"),
         ("Spark local[*], one hot partition", hot, "local[*]"),
     ):
@@ -115,8 +121,13 @@ def main() -> None:
         )
         print(f"| {name} | {wall:.1f} | {cpu:.1f} | {peak:,.0f} | {counted / wall:,.0f} |", flush=True)
         time.sleep(1)
-    local, spark = figures["polars, JSON lines"], figures["Spark local[*], JSON lines, without session start"]
-    print(f"\n- Spark against polars on the same file: {spark[0] / local[0]:.2f} x")
+    local = figures["polars, JSON lines"]
+    print()
+    for name in (
+        "Spark in one task, JSON lines, without start",
+        "Spark local[*], JSON lines, without session start",
+    ):
+        print(f"- {name}, against polars on the same file: {figures[name][0] / local[0]:.2f} x")
     print(f"- ten times the operations: {local[0] / figures['polars, a tenth of the operations'][0]:.1f} x the time")
     million = figures["polars, a million lines of Jepsen's EDN"]
     print(f"- Jepsen's checker, at 300 s for such a history: {300 / million[0]:.0f} x the time")

@@ -163,10 +163,10 @@ class SparkEngine(Engine):
             return local.judge_run(run, progress)
         master, remote, conf = self._options
         needs_session = self._runs > 1 or self._started is not None or not spark.starts_here(master, remote)
-        if needs_session or not spark.is_small(run):
+        if needs_session or not spark.is_judged_here(run):
             return spark.judge_run(run, self._session(progress), progress)
         progress("starting Spark", 0, 1, "sessions")
-        return spark.judge_small(run, spark.open_local_context(master, conf), progress)
+        return spark.judge_here(run, spark.open_local_context(master, conf), progress)
 
     def judged_by(self, run: Run) -> str:
         from ..analysis.engines import spark

@@ -84,6 +84,33 @@ def test_spark_judges_a_small_run_in_one_task(
             assert verdict_of(results) == verdict_of(same)
 
 
+def test_one_task_judges_more_on_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But no large history of transactions, which takes more memory."""
+    from logjudge.analysis.engines.spark import is_judged_here, judge, whole_run
+
+    run = open_run(EXAMPLE)
+    size = judge.expanded_bytes(run)
+    monkeypatch.setattr(whole_run, "MAX_BYTES", size - 1)
+    for limit, fits in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(judge, "MAX_BYTES_HERE", limit)
+        assert is_judged_here(run) == fits
+        assert not is_judged_here(run.with_settings(dialect="elle-append"))
+        assert not judge.is_whole(run, size)
+
+
+def test_a_task_reports_its_progress_in_a_file(tmp_path: Path) -> None:
+    from logjudge.analysis.engines.spark import whole_run
+
+    file = tmp_path / "progress.json"
+    with pytest.raises(FileNotFoundError):
+        whole_run.read_progress(file)
+    write = whole_run._write_progress(file)
+    write("reading", 1, 3)
+    write("judging", 2, 3, "partitions")  # too early for another report
+    assert whole_run.read_progress(file) == ("reading", 1, 3, "parts")
+    whole_run._write_progress(tmp_path / "no folder" / "progress.json")("reading", 1, 3)
+
+
 @pytest.mark.spark
 @pytest.mark.campaign
 def test_spark_finds_the_same_in_the_whole_corpus(spark: Any, combined_corpus: list[JudgedRun]) -> None:

@@ -4,16 +4,16 @@ session.py opens sessions; plan.py has the DataFrame plan of a run; judge.py run
 linearize.py judges histories of general operations.
 """
 
-from .judge import is_small, judge_run, judge_small, map_payloads, needs_no_spark
+from .judge import is_judged_here, judge_here, judge_run, map_payloads, needs_no_spark
 from .session import Frame, Session, cloned_session, open_local_context, open_session, starts_here
 
 __all__ = [
     "Frame",
     "Session",
     "cloned_session",
-    "is_small",
+    "is_judged_here",
+    "judge_here",
     "judge_run",
-    "judge_small",
     "map_payloads",
     "needs_no_spark",
     "open_local_context",

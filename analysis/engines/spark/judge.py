@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
@@ -22,13 +23,13 @@ from ...transactions.pieces import Expected, expected_of_operations
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
-from .driver_files import shorten_shutdown
+from .driver_files import driver_folder, shorten_shutdown
 from .frames import with_splits
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, is_cluster, size_of_frame, size_shuffles
 from .text_blocks import COMPRESSION
 from .transactions import judge_transactions
-from .whole_run import is_whole, judge_in_one_task, plan_whole
+from .whole_run import MAX_BYTES_HERE, is_whole, judge_in_one_task, plan_whole, read_progress
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -48,8 +49,8 @@ def judge_run(
     Raises InputError, ClusterError.
     """
     context = context_of(session)
-    if context is not None and not is_cluster(session) and events is None and is_small(run):
-        return judge_small(run, context, progress)
+    if context is not None and not is_cluster(session) and events is None and is_whole(run, expanded_bytes(run)):
+        return judge_here(run, context, progress)
     results = _counted_none(run)
     if run.splits or run.evidence or events is not None:
         lines = context.accumulator(0) if context is not None else None
@@ -87,13 +88,20 @@ def judge_run(
     return results
 
 
-def judge_small(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
-    """Judges a run that `is_small` in one task of this machine. Raises InputError, ClusterError."""
+def judge_here(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
+    """Judges a run in one task on this machine. Raises InputError, ClusterError."""
     results = _counted_none(run)
     if run.splits or run.evidence:
         progress("Spark is judging", 0, 1, "tasks")
-        with _StageWatcher(context, lambda _: None), run_errors(run):
-            for block in judge_in_one_task(context, run):
+        file = driver_folder() / f"progress-{uuid4().hex}.json"
+
+        def report(_: SparkStageInfo) -> None:
+            with suppress(FileNotFoundError):
+                what, *numbers = read_progress(file)
+                progress(f"Spark is {what}", *numbers)
+
+        with _StageWatcher(context, report), run_errors(run):
+            for block in judge_in_one_task(context, run, file):
                 _add_block(results, *block)
     results.context = results.context.sort("completed", "at")
     return results
@@ -155,9 +163,13 @@ def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFra
         results.add_of_run(*judge_whole_run(found, settings))
 
 
-def is_small(run: Run) -> bool:
-    """Whether one task judges the run."""
-    return is_whole(run, expanded_bytes(run))
+def is_judged_here(run: Run) -> bool:
+    """Whether one task judges the run if Spark only has this machine.
+
+    Large histories of transactions on lists or registers need more memory than one task should take.
+    """
+    size = expanded_bytes(run)
+    return is_whole(run, size) or (size <= MAX_BYTES_HERE and run.settings.dialect not in DIALECTS)
 
 
 def needs_no_spark(run: Run) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -71,7 +72,7 @@ def open_session(
 
 
 def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]] = ()) -> SparkContext:
-    """A context on this machine for one small run, without a session: Spark's SQL takes longer to start than to use.
+    """A context for tasks that use all cores of this machine, without a session: Spark's SQL takes seconds to start.
 
     `master` is local[N] or None. Raises MissingComponentError.
     """
@@ -80,9 +81,16 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
 
         settings = {**_defaults(master), "spark.app.name": "logjudge"}
         settings["spark.driver.extraJavaOptions"] += " -XX:+UseSerialGC"
+        settings["spark.executorEnv.POLARS_MAX_THREADS"] = os.environ.get("POLARS_MAX_THREADS", _cores(master))
         settings |= {**dict(conf), "spark.master": master or "local[*]"}
         with interruptible_start():
             return SparkContext.getOrCreate(SparkConf().setAll([*settings.items()]))
+
+
+def _cores(master: str | None) -> str:
+    """The number of cores that local, local[N] or local[*] has."""
+    limited = re.match(r"local(?:\[(\d+)|$)", master or "")
+    return (limited[1] or "1") if limited else str(os.cpu_count())
 
 
 @contextmanager

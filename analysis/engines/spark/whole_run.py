@@ -1,9 +1,15 @@
-"""Judges a small run in one task, as the local engine does: stages and workers cost more than the work in them."""
+"""Judges a run in one task, as the local engine does, where stages and workers cost more than the work in them.
+
+On a cluster these are small runs. On one machine all workers share its cores, so a task that uses them all takes half
+the time of many tasks, and less memory than their workers and the JVM's heap together.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,14 +30,41 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Block = tuple[str, str, bytes]  # kind, name and payload, as results take them
+Progress = Callable[..., None]  # what, done, of how many, unit
 MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a second
+MAX_BYTES_HERE = 2 << 30  # on this machine; the task takes about 2 GB of memory
+PROGRESS_S = 0.25  # between two reports of a task
 
 
-def judge_in_one_task(context: SparkContext, run: Run) -> Iterable[Block]:
-    """The blocks of a run's results. Without Spark's SQL, which takes longer to start than such a run to judge."""
+def judge_in_one_task(context: SparkContext, run: Run, progress: Path | None = None) -> Iterable[Block]:
+    """The blocks of a run's results. Without Spark's SQL, which takes longer to start than a small run to judge.
+
+    The task writes its progress to a file (`read_progress`), as accumulators reach the driver when a task ends.
+    """
     tasks = context.parallelize([tasks_of(run)], 1)
-    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings)).collect()
+    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings, progress=progress)).collect()
     return blocks
+
+
+def read_progress(file: Path) -> tuple[str, int, int, str]:
+    """The arguments of the last call of Progress. Raises OSError if there was none."""
+    what, done, total, unit = json.loads(file.read_text())
+    return what, done, total, unit
+
+
+def _write_progress(file: Path) -> Progress:
+    written = 0.0
+
+    def write(what: str, done: int, total: int, unit: str = "parts") -> None:
+        nonlocal written
+        if time.monotonic() - written >= PROGRESS_S:
+            written = time.monotonic()
+            with suppress(OSError):  # a full disk does not stop the task
+                new = file.with_suffix(".new")
+                new.write_text(json.dumps([what, done, total, unit]))
+                new.replace(file)
+
+    return write
 
 
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
@@ -45,7 +78,7 @@ def _judge(settings: Settings, batches: Batches) -> Batches:
     yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(settings, tasks))
 
 
-def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]]) -> Iterator[Block]:
+def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress: Path | None = None) -> Iterator[Block]:
     splits: list[Split] = []
     parts: list[Part] = []
     for task in tasks:
@@ -56,7 +89,8 @@ def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]]) -> Iterator[Blo
             else:
                 splits.append(Split(**item))
     run = Run(Path(), settings, tuple(splits), (), 0, tuple(parts))
-    for kind, name, content in local.judge_run(run).contents():
+    results = local.judge_run(run, _write_progress(progress)) if progress else local.judge_run(run)
+    for kind, name, content in results.contents():
         yield kind, name, pack(content) if isinstance(content, pl.DataFrame) else json.dumps(content).encode()
 
 
