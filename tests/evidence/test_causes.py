@@ -86,17 +86,20 @@ def test_a_retry_is_known_by_what_turns_idempotence_off(producer, expected):
 @pytest.mark.parametrize(
     ("sessions", "cause"),
     [
-        ([(7, 6), (7, 10)], "idempotence-reset"),
-        ([(7, 0), (8, 0)], "idempotence-reset"),
-        ([(7, 6), (7, 6)], "unknown"),
-        ([(7, None), (7, 1)], "unknown"),
+        ([(7, 6, 3), (7, 10, 0)], "idempotence-reset"),
+        ([(7, 0, 3), (8, 0, 0)], "idempotence-reset"),
+        ([(7, 6, None), (7, 6, None)], "unknown"),
+        ([(7, 6, 3), (7, 6, 4)], "unknown"),
+        ([(7, None, 3), (7, 1, 0)], "unknown"),
+        ([(7, 6, 195), (7, 6, 195)], "producer-state-lost"),
     ],
 )
-def test_copies_of_an_idempotent_producer_are_explained_by_its_epochs(sessions, cause):
+def test_copies_of_an_idempotent_producer_are_explained_by_epochs_and_sequence_numbers(sessions, cause):
     tables = logs("1: 0a 1b 2b")
-    ids, epochs = zip((7, 0), *sessions, strict=True)
+    ids, epochs, sequences = zip((7, 0, 0), *sessions, strict=True)
     types = (("producer_id", ids, pl.Int64), ("producer_epoch", epochs, pl.Int32))
     tables["records"] = tables["records"].with_columns(pl.Series(name, of, dtype) for name, of, dtype in types)
+    tables["batches"] = tables["batches"].with_columns(base_sequence=pl.Series(sequences, dtype=pl.Int32))
     held = timeline(tables, leader="1")
     for about in ({}, {"enable.idempotence": True}):
         explained = duplicate_cause(held, Repeated("orders", 0, "b", (1, 2), "p", producer=about))
