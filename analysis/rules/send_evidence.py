@@ -222,8 +222,9 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         return f"a poll without a known outcome may have returned {them}"
     if doubtful["not_permitted"].any():
         were = "it was" if len(doubtful) == 1 else "they were"
+        by = " (by the time of the send, as the history has no timestamps)" if doubtful["timestamp"].has_nulls() else ""
         return (
-            f"the log start moved to offset {p.log_start.certain} while {were} younger than retention.ms, and no"
+            f"the log start moved to offset {p.log_start.certain} while {were} younger than retention.ms{by}, and no"
             " delete-records is recorded: did another client send one, was a broker's clock wrong, or were segments"
             " removed?"
         )

@@ -210,12 +210,12 @@ def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None
     )
 
 
-COPIES = {"kind": pl.String, "offset": pl.Int64, "dated": pl.Int64, "file": pl.String, "byte": pl.Int64}
+COPIES = {"at": pl.Int64, "kind": pl.String, "offset": pl.Int64, "dated": pl.Int64, "file": pl.String, "byte": pl.Int64}
 
 
 def copies(*rows, intact=True):
     """Rows of __consumer_offsets: (kind, offset, seconds)."""
-    records = [(kind, offset, at * SECOND, "__consumer_offsets-0", 7) for kind, offset, at in rows]
+    records = [(at, kind, offset, time * SECOND, "f", 7) for at, (kind, offset, time) in enumerate(rows)]
     return pl.DataFrame(records, schema=COPIES, orient="row").with_columns(intact=pl.lit(intact))
 
 
@@ -232,6 +232,7 @@ def regression(events, lower, stored=(), higher=0, intact=True):
 
 COMMITTED = ("g1", "commit", 5, None)
 ASSIGNED = ("g2", "assign", 2, None)
+SET_BACK = [("committed", 2, 5), ("committed", 5, 10), ("committed", 2, 11)]
 
 
 @pytest.mark.parametrize(
@@ -251,6 +252,13 @@ ASSIGNED = ("g2", "assign", 2, None)
         ([COMMITTED, ASSIGNED], 1, [("committed", 1, 5), ("committed", 2, 11)], "unknown"),
         ([COMMITTED, ASSIGNED], 1, [("removed", None, 11)], "unknown"),
         ([COMMITTED, ASSIGNED], 1, [("committed", 7, 40)], "unknown"),
+        # A client that is no member set it: no member was at this offset when, or since, the group had committed 5.
+        ([COMMITTED, ASSIGNED], 1, [("committed", 5, 10), ("committed", 2, 11)], "offsets-altered"),
+        ([("g1", "poll", 0, 1), ("g1", "poll", 2, 4), COMMITTED, ASSIGNED], 3, SET_BACK, "offsets-altered"),
+        ([("g2", "poll", 0, 1), COMMITTED, ASSIGNED], 2, SET_BACK, "unknown"),
+        ([COMMITTED, ("g1", "poll", 0, 1), ASSIGNED], 2, SET_BACK, "unknown"),
+        ([COMMITTED, ("g1", "commit", 2, None), ASSIGNED], 2, SET_BACK, "unknown"),
+        ([("g1", "commit-info", 2, None), COMMITTED, ASSIGNED], 2, SET_BACK, "unknown"),
         # A member's own commit, late or out of order.
         ([("g1", "poll", 0, 4), COMMITTED, ("g1", "commit", 2, None)], 2, [], "stale-commit"),
         ([("g2", "poll", 0, 1), COMMITTED, ("g2", "commit", 2, None)], 2, [], "stale-commit"),
@@ -264,6 +272,32 @@ def test_the_cause_of_a_committed_offset_that_went_back(events, lower, stored, c
     assert found.missing or found.prevented_by
     times = [fact.time for fact in found.chain]
     assert times == sorted(times)
+
+
+# The group's commits in a run of Kafka 4.1, and what its members did around `kafka-consumer-groups --reset-offsets
+# --to-latest`, which committed 757: c0 had polled 344 offsets, and c1 started at 757.
+MEMBERS = [("c0", "poll", 343, 344), ("c0", "commit", 345, None), ("c1", "assign", 757, None), ("c1", "poll", 757, 760)]
+RESET = [("committed", 345, 7), ("committed", 757, 11), ("committed", 767, 14)]
+
+
+@pytest.mark.parametrize(
+    ("events", "stored", "cause"),
+    [
+        (MEMBERS, RESET, "offsets-altered"),
+        (MEMBERS, [], "unknown"),
+        (MEMBERS, [RESET[0], RESET[2]], "unknown"),
+        # A member had reached the offset, or went there itself.
+        ([("c0", "poll", 343, 756), *MEMBERS[1:]], RESET, "commit-before-handle"),
+        ([*MEMBERS[:2], ("c1", "seek", 757, None), *MEMBERS[2:]], RESET, "unknown"),
+        ([*MEMBERS[:2], ("c0", "commit-info", 757, None), *MEMBERS[2:]], RESET, "unknown"),
+    ],
+)
+def test_an_offset_that_no_member_had_reached_was_set_by_another_client(events, stored, cause) -> None:
+    rows = [(at * SECOND, at, *event) for at, event in enumerate(events, 8)]
+    missed = Missed("orders", 0, "g", 345, 756, 412, copies=copies(*stored))
+    found = explain_missed(pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row"), missed, {})
+    assert found.cause == cause
+    assert cause != "offsets-altered" or [fact.offset for fact in found.chain] == [757, 757]
 
 
 def test_copies_without_any_commit_are_not_called_missing() -> None:
