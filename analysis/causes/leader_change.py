@@ -233,8 +233,8 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
         return None
     followed = [end for end in timeline.ends_of(stale.leader, "followed") if (end.fact.epoch or 0) >= new.epoch]
     acknowledged = lost.last_acked if lost.first_acked is None else lost.first_acked
-    if any(end.time is not None and end.time <= acknowledged for end in followed):
-        return None  # it had learned of its replacement
+    if any(end.time is not None and end.time <= acknowledged - SECOND for end in followed):
+        return None  # it had learned of its replacement, with a second for the acknowledgement to reach the client
     cuts = truncations(timeline, stale.leader, lost, lost.last_acked, lost.first)
     starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
     until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)

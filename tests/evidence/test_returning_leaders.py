@@ -62,6 +62,7 @@ FOLLOWS = (
     [
         ((), "single-ack-failover"),
         (((18, FOLLOWS % 1),), "single-ack-failover"),
+        (((15, FOLLOWS % 1),), "single-ack-failover"),  # the response reached the client just after this line
         (((8, FOLLOWS % 1),), "unknown"),
     ],
 )
