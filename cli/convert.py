@@ -24,7 +24,8 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
 
     Parquet is read several times faster. A Jepsen history that is converted to Parquet is still judged by Jepsen's
     rules; converted to JSON lines, by the native rules. run.json is not part of a history: copy it into the folder of
-    OUT, and name OUT history.*. Exit code 3: malformed lines were left out.
+    OUT, and name OUT history.*. A malformed line becomes an event without fields, so that the verdict of OUT is not
+    better than that of IN; then the exit code is 3.
     """
     from ..histories.convert import convert
 
@@ -38,6 +39,7 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
         named = "" if target.name.startswith("history.") else f", and rename {target.name} to history.*"
         note(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}{named}")
     if bad:
-        were = "line was" if bad == 1 else "lines were"
-        click.echo(f"{bad:,} malformed {were} left out; `logjudge check {source}` prints why", err=True)
+        unread = "1 line or file" if bad == 1 else f"{bad:,} lines or files"
+        why = f"OUT has an event without fields for each; `logjudge check {source}` prints why"
+        click.echo(f"{unread} could not be read: {why}", err=True)
     return EXIT_UNKNOWN if bad else EXIT_VALID

@@ -14,35 +14,48 @@ import pyarrow as pa
 
 from .bundle import Run
 from .errors import UsageError
-from .parsing import parse_split
-from .readers.parquet import write, writer
+from .parsing import Parsed, parse_split
+from .readers import parquet
+from .tables import EVENTS, complete, no_rows
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
 
 
 class Converted(NamedTuple):
-    """What `convert` wrote and left out."""
+    """What `convert` wrote: events, and lines without an event for what could not be read."""
 
     events: int
-    malformed_lines: int
+    unreadable: int
 
 
 def convert(run: Run, target: Path, progress: Callable[..., None] = lambda *_: None) -> Converted:
-    """Writes all events of the run to one file."""
+    """Writes all events of the run to one file.
+
+    Each malformed line, damage and empty history becomes a line without an event, which is malformed in any format:
+    what was there is unknown in the converted history, too.
+    """
     if not target.name.endswith(ENDINGS):
         raise UsageError(f"{target}: found an unknown ending, expected one of {', '.join(ENDINGS)}")
     if not target.parent.is_dir():
         raise UsageError(f"{target}: no such folder: {target.parent}; create it first")
-    written = malformed = 0
+    written = unreadable = 0
     with _writer(target, run.settings.dialect) as write_events:
         for done, split in enumerate(run.splits):
             progress("converting", done, len(run.splits))
             for parsed in parse_split(split):
-                events = parsed.events
-                write_events(events)
-                written += len(events)
-                malformed += len(parsed.quarantine) + bool(parsed.damage)
-    return Converted(written, malformed)
+                events, blank = parsed.events, _blank(parsed)
+                write_events(pl.concat([events, blank]).sort("line", nulls_last=True) if len(blank) else events)
+                written, unreadable = written + len(events), unreadable + len(blank)
+        blank = no_rows(EVENTS).clear(len(run.empty))
+        write_events(blank)
+    return Converted(written, unreadable + len(blank))
+
+
+def _blank(parsed: Parsed) -> pl.DataFrame:
+    """EVENTS without a value for what could not be read, but the process where no client's operation can be hidden."""
+    is_of_nemesis = pl.col("of_nemesis").fill_null(False)
+    blank = parsed.quarantine.select("line", process=pl.when(is_of_nemesis).then(pl.lit(parquet.NEMESIS)))
+    return complete(pl.concat([blank, blank.clear(1)]) if parsed.damage else blank, EVENTS)
 
 
 class _OperationNumbers:
@@ -58,7 +71,7 @@ class _OperationNumbers:
         # Each line of Jepsen's nemesis is an operation of one moment: invoked and completed at once.
         is_moment = pl.col("op").is_null() & pl.col("f").is_in(["fault", "heal"])
         for process, kind, f, op in events.select("process", "type", "f", "op").iter_rows():
-            if op is None:
+            if op is None and f is not None:
                 is_invocation = kind == "invoke" or f in ("fault", "heal")
                 op = self._last[process] = self._last.get(process, 0) + is_invocation
             ops.append(op)
@@ -71,12 +84,12 @@ def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], Non
     scratch = target.with_name(f".{target.name}.part")
     try:
         if target.name.endswith(".parquet"):
-            with writer(scratch, dialect) as parquet:
-                yield lambda events: write(events, parquet)
+            with parquet.writer(scratch, dialect) as file:
+                yield lambda events: parquet.write(events, file)
         else:
             numbers = _OperationNumbers()
-            with _open_compressed(scratch, target.name) as file:
-                yield lambda events: _write_lines(numbers.add_to(events), file)
+            with _open_compressed(scratch, target.name) as lines:
+                yield lambda events: _write_lines(numbers.add_to(events), lines)
         scratch.replace(target)
     except (OSError, pa.ArrowException, UnicodeEncodeError) as error:
         raise UsageError(f"{target}: cannot be written ({error})") from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command_line import LOSSY, UNREAD, check, invoke, verdict_in
+from command_line import CLEAN, LOSSY, UNREAD, check, invoke, verdict_in
 from logjudge.cli import output
 
 
@@ -23,6 +24,55 @@ def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Pa
     for same in ("rules", "counts"):
         assert one[same] == other[same]
     assert one["input"]["dialect"] == other["input"]["dialect"]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("bad", "code"), [(b"garbage\n", 3), (b'{"time": 5, "process": "p0"}\n', 3), (b'{"time": 5, "proc', 3), (b"", 0)]
+)
+def test_a_converted_history_is_no_more_valid_than_its_malformed_lines_permit(
+    bad: bytes, code: int, ending: str, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    target.mkdir()
+    shutil.copytree(CLEAN, source)
+    history = gzip.decompress((source / "history.jsonl.gz").read_bytes())
+    (source / "history.jsonl.gz").unlink()
+    at = len(history) if bad and not bad.endswith(b"\n") else history.index(b"\n", len(history) // 2) + 1
+    (source / "history.jsonl").write_bytes(history[:at] + bad + history[at:])
+    shutil.copy(source / "run.json", target)
+    done = invoke("convert", source, target / f"history.{ending}")
+    assert done.return_value == code
+    assert ("1 line or file could not be read" in done.stderr) is bool(bad)
+    one, other = [json.loads(check(path, "--json", "--out", path / "o").stdout) for path in (source, target)]
+    for same in ("verdict", "rules", "counts"):
+        assert one[same] == other[same]
+    assert one["verdict"] == ("unknown" if bad else "valid")
+
+
+@pytest.mark.parametrize("process", ["1", ":nemesis"])
+def test_a_malformed_line_of_jepsens_nemesis_hides_no_operation_in_parquet(process: str, tmp_path: Path) -> None:
+    history = (Path(__file__).with_name("data") / "jepsen.edn").read_bytes()
+    line = f"{{:index 9000, :time 99000, :type :info, :process {process}, :f :kill, :value nil, :bad #{{1 1}}}}\n"
+    (tmp_path / "history.edn").write_bytes(history + line.encode())
+    assert invoke("convert", tmp_path / "history.edn", tmp_path / "history.parquet").return_value == 3
+    one, other = [
+        json.loads(check(tmp_path / name, "--json", "--out", tmp_path / "o").stdout)
+        for name in ("history.edn", "history.parquet")
+    ]
+    for same in ("verdict", "rules", "counts"):
+        assert one[same] == other[same]
+
+
+def test_an_empty_history_beside_others_keeps_a_converted_one_from_valid(tmp_path: Path) -> None:
+    run = shutil.copytree(CLEAN, tmp_path / "run")
+    (run / "history").mkdir()
+    (run / "history.jsonl.gz").rename(run / "history" / "a.jsonl.gz")
+    (run / "history" / "b.jsonl").touch()
+    shutil.copy(run / "run.json", tmp_path)
+    assert invoke("convert", run, tmp_path / "history.jsonl").return_value == 3
+    shutil.rmtree(run)
+    assert check(tmp_path, "--out", tmp_path / "o").return_value == 3
 
 
 @pytest.mark.parametrize(("name", "hint"), [("history.jsonl", ""), ("h.jsonl", ", and rename h.jsonl to history.*")])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NEEDED = ("time", "process", "type", "f")
 ROW_GROUP = 250_000
 _DIALECT = b"logjudge.dialect"
+NEMESIS = "nemesis"  # the process of faults; a malformed row of it in Jepsen's dialect hides no client's operation
 # Lists that a completion repeats or leaves out, so an empty one is not null, by the functions that have them.
 _REPEATED_LISTS = {"ops": ("txn",), "topics": ("subscribe",), "offsets": ("commit", "assign", "seek", "end_offsets")}
 
@@ -125,7 +126,11 @@ def read_group(path: str, group: int) -> RowGroup:
         empty = pl.DataFrame(schema=EVENTS), pl.DataFrame(schema=QUARANTINE)
         return RowGroup(*empty, 0, f"row group {group} cannot be read: {describe_error(error)}")
     numbered = complete(typed.with_row_index("line").cast({"line": pl.Int64}), EVENTS)
-    events, malformed = check_events(numbered, needs_op=False, needs_offset=metadata.get(_DIALECT) != b"jepsen")
+    is_jepsen = metadata.get(_DIALECT) == b"jepsen"
+    events, malformed = check_events(numbered, needs_op=False, needs_offset=not is_jepsen)
+    of_nemesis = numbered.filter(process=NEMESIS)["line"]
+    if is_jepsen and len(of_nemesis):
+        malformed = malformed.with_columns(of_nemesis=pl.col("line").is_in(of_nemesis.implode()))
     return RowGroup(events, malformed, described.num_rows, "")
 
 
