@@ -46,7 +46,7 @@ class Clock:
     low: int | None = None
     high: int | None = None
     has_conflict: bool = False
-    by_records: bool = False  # bounded by the records of a partition, as no fault bounds it
+    by_records: bool = False  # bounded by the records of a partition, or doubtful by its own log: not by faults
 
     @property
     def bounded(self) -> bool:
@@ -57,6 +57,8 @@ class Clock:
     def description(self) -> str:
         """One sentence for the report."""
         if self.has_conflict:
+            if self.low is None:
+                return f"broker {self.broker}: its log goes back in time where it starts; its times are not reliable"
             away = min(abs(self.low or 0), abs(self.high or 0)) / DAY_MS
             what = "times at which records were sent" if self.by_records else "faults"
             why = f"is {away:.0f} days away from the history" if away > 1 else f"does not fit the history's {what}"
@@ -90,14 +92,16 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     `started` is the start of the run, ms since the epoch.
     """
     times = [boot["time"] for boot in boots]
+    last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots]
+    if any(line is not None and time < line - SLACK_MS for time, line in zip(times, last_lines, strict=True)):
+        return Clock(broker, has_conflict=True, by_records=True)  # it restarted in another time zone
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
     # The first start is before the history; start n + 1 belongs to restart n.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
-    last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots[1:]]
     high = [boot - (started + restart.invoked // 1_000_000) for restart, boot in zip(restarts, times[1:], strict=True)]
-    ends = zip(kills, last_lines, strict=True) if len(kills) == len(restarts) else ()
+    ends = zip(kills, last_lines[1:], strict=True) if len(kills) == len(restarts) else ()
     low = [line - (started + kill.completed // 1_000_000) - KILL_SLACK_MS for kill, line in ends if line is not None]
     highest, lowest = min(high), max(low, default=min(high) - 60_000)
     # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.

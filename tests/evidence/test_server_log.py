@@ -166,6 +166,25 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     assert clock.has_conflict or clock.offset == ahead
 
 
+# Of a broker in the zone Europe/Berlin, whose container was killed and came back in UTC.
+IN_TWO_ZONES = """\
+[2026-11-28 10:40:31,562] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.Log4jControllerRegistration$)
+[2026-11-28 10:41:31,496] INFO [ReplicaFetcherThread-0-2]: Shutdown completed (kafka.server.ReplicaFetcherThread)
+[2026-11-28 09:42:08,758] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.Log4jControllerRegistration$)
+"""
+
+
+def test_a_broker_that_restarts_in_another_time_zone_has_a_doubtful_clock():
+    def clock(text):
+        events = parse_log(text).with_columns(broker=pl.lit("1"), file=pl.lit("server.log"))
+        return clock_offsets(events, [], 1795858881219)["1"]
+
+    assert clock(IN_TWO_ZONES).has_conflict
+    assert "goes back in time where it starts" in clock(IN_TWO_ZONES).description
+    assert not clock(IN_TWO_ZONES.replace("09:42:08", "10:42:08")).has_conflict
+    assert not clock(IN_TWO_ZONES.replace("09:42:08", "10:41:28")).has_conflict  # NTP
+
+
 def test_starts_are_in_order_of_time_whatever_their_files_are_called():
     """A log that was rolled has its oldest lines in server.log.2026…, and a console's output has them twice."""
     started = 1795254667000
