@@ -302,6 +302,7 @@ def test_packages_are_all_mapped() -> None:
         for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
         if path.is_dir() and list(path.glob("*.py"))
     }
-    assert set(tools["packages"]) == set(tools["package-dir"]) == folders
-    for name, path in tools["package-dir"].items():
-        assert (ROOT / path / "py.typed").exists(), f"{name} has no py.typed"
+    assert set(tools["packages"]) == folders
+    assert tools["package-dir"] == {"logjudge": "cli/api"} | {f"logjudge.{folder}": folder for folder in MAY_IMPORT}
+    for path in tools["package-dir"].values():
+        assert (ROOT / path / "py.typed").exists(), f"{path} has no py.typed"
