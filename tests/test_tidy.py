@@ -297,12 +297,12 @@ def test_packages_are_all_mapped() -> None:
 
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     folders = {
-        "logjudge" if path == API else "logjudge." + ".".join(path.relative_to(ROOT).parts)
+        "logjudge" if path == API else "logjudge." + ".".join(path.relative_to(ROOT).parts): path
         for folder in MAY_IMPORT
         for path in [ROOT / folder, *(ROOT / folder).rglob("*")]
         if path.is_dir() and list(path.glob("*.py"))
     }
-    assert set(tools["packages"]) == folders
+    assert set(tools["packages"]) == set(folders)
     assert tools["package-dir"] == {"logjudge": "cli/api"} | {f"logjudge.{folder}": folder for folder in MAY_IMPORT}
-    for path in tools["package-dir"].values():
-        assert (ROOT / path / "py.typed").exists(), f"{path} has no py.typed"
+    for path in folders.values():
+        assert (path / "py.typed").exists(), f"{path} has no py.typed"
