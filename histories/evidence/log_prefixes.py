@@ -2,14 +2,17 @@
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
 host and the unit. `--timestamps` adds a time; files below /var/log/pods have a time and the stream (stdout or stderr).
-A file may hold the lines of several brokers. Strimzi's containers write lines in layouts of their own: with the thread,
-and since Kafka 4.0 without milliseconds (default-logging/KafkaCluster.properties). json_log.py reads lines in JSON.
+A file may hold the lines of several brokers. Lines may have other layouts than Kafka's: Strimzi's have the thread, and
+since Kafka 4.0 no milliseconds (default-logging/KafkaCluster.properties). `%d{ISO8601}`, its variants with a zone, and
+`[%t] %p %c - %m` are common in log4j. json_log.py reads lines in JSON.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
@@ -18,15 +21,19 @@ from .json_log import from_json
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
 _ISO_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d) "
+_LEVEL = "(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
+_THREAD = r"\[(?!\d{4}-)[^\[\]]*\] +"
 _PREFIX = re.compile(
     rf"{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
     rf"|(?:[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} |{_ISO_TIME})(?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
-    rf"{_COLOUR}(?:{_ISO_TIME}(?:std(?:out|err) [FP] )?)?{_COLOUR}"
+    rf"{_COLOUR}(?:(?!{_ISO_TIME}(?:{_THREAD})?{_LEVEL}){_ISO_TIME}(?:std(?:out|err) [FP] )?)?{_COLOUR}"
 )
-_STRIMZI = re.compile(
-    r"(?P<second>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?P<fraction>[,.]\d{3})? +(?P<level>[A-Z]+) +"
-    r"(?:\[[^\[\]]*\] (?P<logger>[\w.$]+):(?:\d+|\?) - )?"  # since Kafka 4.0; before, logger and thread are at the end
+_LAYOUT = re.compile(
+    r"\[?(?P<second>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?P<fraction>[,.]\d{3})?\d*(?P<zone>Z|[+-]\d\d:?\d\d)?\]? +"
+    rf"(?P<thread>{_THREAD})?(?P<level>{_LEVEL})"
 )
+# In Strimzi's layout since Kafka 4.0 a line number is behind the logger; before, logger and thread are at the end.
+_LOGGER = re.compile(rf"(?:{_THREAD})?(?:(?P<named>[\w.$]+)(?::(?:\d+|\?))? - |(?P<dotted>[\w$]+(?:\.[\w$]+)+): )")
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -40,16 +47,21 @@ def in_kafkas_layout(line: str) -> str:
     """A line without a prefix as Kafka's own configuration writes it: `[time] LEVEL message (logger)`."""
     if line.startswith("{"):
         line = from_json(line)
-    found = _STRIMZI.match(line)
+    found = None if STAMP.match(line) else _LAYOUT.match(line)
     if found is None:
         return line
     text = line[found.end() :]
-    if found["logger"]:
-        text += f" ({found['logger']})"
+    logger = _LOGGER.match(text) if found["thread"] or text.startswith("[") else None
+    if logger:
+        text = f"{text[logger.end() :]} ({logger['named'] or logger['dotted']})"
     elif text.endswith("]"):
-        message, logger, thread = text.rpartition(") [")
-        text = message + ")" if logger and "]" not in thread[:-1] else text
-    return f"[{found['second']}{found['fraction'] or ',000'}] {found['level']} {text}"
+        message, end, thread = text.rpartition(") [")
+        text = message + ")" if end and "]" not in thread[:-1] else text
+    second = found["second"].replace("T", " ")
+    if found["zone"]:
+        with suppress(ValueError, OverflowError):
+            second = f"{datetime.fromisoformat(second + found['zone']).astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    return f"[{second}{found['fraction'] or ',000'}] {found['level'].rstrip()} {text}"
 
 
 def heads_of(path: Path) -> dict[str | None, str]:
