@@ -10,8 +10,8 @@ from logjudge.histories.evidence.log_prefixes import in_kafkas_layout, split_pre
 
 LED = (
     "[Broker id=1] Leader orders-0 with topic id Some(gqL28klVTAyOIq5xW91q_A) starts at leader epoch 0 from offset 0"
-    " with partition epoch 0, high watermark 0, ISR [1], adding replicas [] and removing replicas [] . Previous leader None"
-    " and previous leader epoch was -1."
+    " with partition epoch 0, high watermark 0, ISR [1], adding replicas [] and removing replicas [] . Previous leader"
+    " None and previous leader epoch was -1."
 )
 LOCAL, IN_UTC = "[2026-11-28 15:41:09,857]", "[2026-11-28 10:11:09,857]"
 THREAD = "[kafka-1-metadata-loader-event-handler]"
