@@ -19,6 +19,7 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ..extremes import greatest
 from ..replicas.leaders import longest_copy
 from ..timelines.facts import MS
 
@@ -302,16 +303,18 @@ def since_metadata_began(
     """The copies without those from before the first record of the metadata log at the end of the run.
 
     That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. The first
-    record of a metadata log is the feature level that formatted it. `metadata`, `started`: as in recorded_changes.
+    record of a metadata log is the feature level that formatted it. A broker that kept its disk may have an older one
+    than the new controllers. `metadata`, `started`: as in recorded_changes.
     """
     if not copies or metadata is None or started is None:
         return list(copies)
-    first = longest_copy(metadata.filter(snapshot=FINAL)).head(1)
+    first = metadata.filter(snapshot=FINAL).sort("offset", maintain_order=True).unique("broker", keep="first")
     is_whole = (pl.col("kind") == "feature") & ~pl.col("file").str.ends_with(".checkpoint")
-    for time in first.filter(is_whole)["time"]:
-        began = (time - started) * MS - MAX_CLOCK_SKEW_NS
-        return [copy for copy in copies if copy.time is None or copy.time > began]
-    return list(copies)
+    formatted = greatest(first.filter(is_whole)["time"], None)
+    if formatted is None:
+        return list(copies)
+    began = (formatted - started) * MS - MAX_CLOCK_SKEW_NS
+    return [copy for copy in copies if copy.time is None or copy.time > began]
 
 
 def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:

@@ -191,6 +191,9 @@ def test_a_topic_from_before_the_first_metadata_record_was_not_deleted(first, fi
         {**key, "offset": 2, "time": first, "kind": "feature", "key": "metadata.version", "value": "27"},
         {**key, "offset": 40, "time": 1795857230700, "kind": "topic", "topic": "orders", "topic_id": NEW},
     ]
+    # Broker 2 kept its disk, and its metadata log is that of the old controllers with the records of the new ones.
+    older = {"snapshot": FINAL, "broker": "2", "file": f"{0:020d}.log"}
+    metadata += [{**older, "offset": 2, "time": 1795857206000, "kind": "feature", "key": "metadata.version"}]
     copies = [("tar", OLD), (FINAL, NEW)]
     properties = [{"snapshot": name, "broker": "1", "key": "topic_id", "value": id_} for name, id_ in copies]
     settings = Settings(config={"started_at": "2026-11-28T09:13:29.496Z", "snapshots": {"tar": {"time": 6 * S}}})
