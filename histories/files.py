@@ -148,6 +148,16 @@ def head_of(path: Path) -> bytes:
     return bytes(head[: max(HEAD_BYTES, head.find(b"\n"))])
 
 
+def encoding_of(head: bytes) -> str | None:
+    """UTF-16 or UTF-32, by the byte order mark or by the zero bytes of ASCII characters."""
+    for mark, encoding in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
+        if head.startswith(mark):
+            return encoding
+    if re.match(rb"(?:[\t\n\r -~]\0){8}", head):
+        return "UTF-16LE"
+    return "UTF-16BE" if re.match(rb"(?:\0[\t\n\r -~]){8}", head) else None
+
+
 def read_whole(path: Path) -> bytes:
     """All bytes of a file, decompressed. Raises OSError or ValueError for a damaged file or a decompression bomb."""
     data = bytearray()

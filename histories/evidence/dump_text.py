@@ -58,7 +58,7 @@ def is_dump(head: str) -> bool:
 def read_dump(path: Path) -> list[Dump]:
     """The dumped files: kafka-dump-log may print several into one text."""
     try:
-        text = path.read_bytes().decode("utf-8", "replace")  # a payload may have carriage returns
+        text = path.read_bytes().decode("utf-8-sig", "replace")  # a payload may have carriage returns
     except OSError as error:
         return [_dump(_State(damage=[unreadable_row(error)]))]
     return parse_dump(text)
@@ -66,7 +66,7 @@ def read_dump(path: Path) -> list[Dump]:
 
 def dumped_files(path: Path) -> set[tuple[str, int, str]]:
     """The topic, the partition and the segment's number of each file that the text names as dumped."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    with path.open(encoding="utf-8-sig", errors="replace") as lines:
         named = (FOLDER.search(line) for line in lines if line.startswith("Dumping "))
         return {(found["topic"], int(found["partition"][:9]), found["file"]) for found in named if found}
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 
 from ..errors import InputError
-from ..files import file_type_of, reason_of
+from ..files import encoding_of, file_type_of, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
 from .dump_text import is_dump
@@ -217,6 +217,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
         return Part(snapshot, broker, path.suffix[1:], path, name, topic, partition)
     if path.name in PROPERTY_FILES:
         return Part(snapshot, broker, "properties", path, name, topic, partition)
+    if not topic and (encoding := _encoding(path)):
+        reason = f"found text in {encoding}, expected UTF-8: `iconv -f {encoding} -t UTF-8` converts it"
+        return Part(snapshot, broker, "unreadable", path, name, reason=reason)
     log = Part(snapshot, broker, "log", path, name)
     if BROKER_LOG.fullmatch(path.name) or (not topic and may_be_log(path.name) and _has_writer(log)):
         return log
@@ -254,13 +257,24 @@ def _place(folders: tuple[str, ...]) -> tuple[str, str]:
 
 def is_dump_file(path: Path) -> bool:
     """Whether a file is a text of kafka-dump-log, by its name and its head."""
-    if not TEXT.fullmatch(path.name):
-        return False
+    return bool(TEXT.fullmatch(path.name)) and is_dump(_head(path).decode("utf-8-sig", "replace"))
+
+
+def _encoding(path: Path) -> str | None:
+    """The encoding of a broker's log or a dump in UTF-16, as PowerShell's `>` writes it; None for any other file."""
+    head = _head(path) if is_text(path.name) else b""
+    encoding = encoding_of(head)
+    is_evidence = encoding and (BROKER_LOG.fullmatch(path.name) or is_dump(head.decode(encoding, "replace")))
+    return encoding if is_evidence else None
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file; none if it cannot be read."""
     try:
         with path.open("rb") as opened:
-            return is_dump(opened.read(200).decode("utf-8", "replace"))
+            return opened.read(400)
     except OSError:
-        return False
+        return b""
 
 
 def _with_broker_ids(root: Path, parts: list[Part]) -> tuple[list[Part], dict[Path, Node]]:

@@ -24,7 +24,7 @@ _ISO_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d) "
 _LEVEL = "(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
 _THREAD = r"\[(?!\d{4}-)[^\[\]]*\] +"
 _PREFIX = re.compile(
-    rf"{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
+    rf"\ufeff?{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
     rf"|(?:[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} |{_ISO_TIME})(?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
     rf"{_COLOUR}(?:(?!{_ISO_TIME}(?:{_THREAD})?{_LEVEL}){_ISO_TIME}(?:std(?:out|err) [FP] )?)?{_COLOUR}"
 )
@@ -45,6 +45,7 @@ def split_prefix(line: str) -> tuple[str, str]:
 
 def in_kafkas_layout(line: str) -> str:
     """A line without a prefix as Kafka's own configuration writes it: `[time] LEVEL message (logger)`."""
+    line = line.removeprefix("\ufeff")  # a byte order mark
     if line.startswith("{"):
         line = from_json(line)
     found = None if STAMP.match(line) else _LAYOUT.match(line)

@@ -8,6 +8,7 @@ import shlex
 import orjson
 
 from ..errors import shortened
+from ..files import encoding_of
 
 _UNPACK = "unpack it, and name the history or folder inside"
 _RECOMPRESS = "decompress it; .gz and .zst are read as they are"
@@ -31,7 +32,7 @@ _EDN_MAP = re.compile(r"[\s,]*(?:#[\w.]+\s*)?\{\s*:[A-Za-z]")
 def is_foreign(head: bytes) -> bool:
     """Whether the first bytes are of an archive or not of UTF-8, so that single lines in it prove no format."""
     is_archive = head.startswith(tuple(magic for magic, _, _ in _MAGICS)) or head[_TAR_AT:].startswith(_TAR)
-    return is_archive or _encoding_of(head) is not None
+    return is_archive or encoding_of(head) is not None
 
 
 def describe(head: bytes, source: str) -> tuple[str, str]:
@@ -41,7 +42,7 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
             return found, hint
     if head[_TAR_AT:].startswith(_TAR):
         return "a tar archive", _UNPACK
-    if encoding := _encoding_of(head):
+    if encoding := encoding_of(head):
         name = shlex.quote(source)
         return f"text in {encoding}", f"logjudge reads UTF-8: `iconv -f {encoding} -t UTF-8 {name}` converts it"
     if _CONTROLS.search(head):
@@ -54,16 +55,6 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
     found = _object_without_fields(lines[0]) or f"a first line like {shortened(lines[0].strip(), _SHOWN)!r}"
     is_cut = len(lines) == 1 and NO_JSON in found
     return found, "the file has no line feed: was it cut, or is it still being written?" if is_cut else ""
-
-
-def _encoding_of(head: bytes) -> str | None:
-    """UTF-16 or UTF-32, by the byte order mark or by the zero bytes of ASCII characters."""
-    for mark, encoding in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):
-        if head.startswith(mark):
-            return encoding
-    if re.match(rb"(?:[\t\n\r -~]\0){8}", head):
-        return "UTF-16LE"
-    return "UTF-16BE" if re.match(rb"(?:\0[\t\n\r -~]){8}", head) else None
 
 
 def _separator_of(lines: list[str]) -> str | None:

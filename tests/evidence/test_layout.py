@@ -229,6 +229,37 @@ def test_a_log_without_times_is_unreadable(text, tmp_path):
     assert (part.kind, part.broker, part.reason) == ("unreadable", "1", UNDATED)
 
 
+DUMPED = """\
+Dumping /var/lib/kafka/orders-0/00000000000000000000.log
+Log starting offset: 0
+baseOffset: 0 lastOffset: 19 count: 20 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 \
+partitionLeaderEpoch: 0 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 0 \
+CreateTime: 1795858673371 size: 305 magic: 2 compresscodec: none crc: 1086981969 isvalid: true
+"""
+STARTED = (
+    "[2026-11-28 10:41:31,496] INFO [KafkaRaftServer nodeId=1] Kafka Server started (kafka.server.KafkaRaftServer)\n"
+)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+def test_texts_that_powershell_redirects_are_read_or_reported(encoding, tmp_path):
+    """PowerShell's `>` writes UTF-16 with a byte order mark, its `Out-File -Encoding utf8` UTF-8 with one."""
+    folder = tmp_path / "brokers" / "1"
+    folder.mkdir(parents=True)
+    for name, text in (("orders-0.txt", DUMPED), ("server.log", STARTED), ("notes.txt", "Alles gut.\n")):
+        (folder / name).write_bytes(text.replace("\n", "\r\n").encode(encoding))
+    found = {part.path.name: part for part in find_parts(tmp_path)}
+    if not encoding.startswith("utf-16"):
+        assert {name: part.kind for name, part in found.items()} == {"orders-0.txt": "dump", "server.log": "log"}
+        [block] = read_part(found["orders-0.txt"])
+        assert (block.topic, block.frame["last_offset"].to_list()) == ("orders", [19])
+        return
+    assert {name: part.kind for name, part in found.items()} == dict.fromkeys(
+        ("orders-0.txt", "server.log"), "unreadable"
+    )
+    assert all("expected UTF-8: `iconv -f UTF-16" in part.reason for part in found.values())
+
+
 def test_a_file_of_a_pod_has_times_and_streams(unpacked, tmp_path):
     log = unpacked("kip-101-a") / "brokers/2/server.log"
     written = [f"2026-11-21T09:23:04.607123456Z stdout F {line}\n" for line in log.read_text().splitlines()]
