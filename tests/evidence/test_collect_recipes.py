@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ROOT
+from judged_once import constant
 from logjudge import check
 
 from .test_commands import Unpack
@@ -65,6 +66,23 @@ def recipe(title: str) -> str:
     )
 
 
+@pytest.fixture(scope="module")
+def in_containers(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) -> Unpack:
+    """Recorded runs with what containers have: no snapshots, no dump, and one log, as a container prints one stream."""
+    base = constant(tmp_path_factory.mktemp("containers"))
+
+    def strip(name: str) -> Path:
+        if not (base / name).exists():
+            run = shutil.copytree(unpacked(name), base / name)
+            shutil.rmtree(run / "snapshots")
+            shutil.rmtree(run / "dump")
+            for log in run.rglob("state-change.log"):
+                log.unlink()
+        return base / name
+
+    return strip
+
+
 @pytest.mark.parametrize(
     ("form", "layout", "name"),
     [
@@ -76,14 +94,10 @@ def recipe(title: str) -> str:
     ],
 )
 def test_brokers_in_containers_are_collected(
-    form: str, layout: str, name: str, unpacked: Unpack, tmp_path: Path
+    form: str, layout: str, name: str, in_containers: Unpack, tmp_path: Path
 ) -> None:
     tool = form.split()[0]
-    recorded = shutil.copytree(unpacked(name), tmp_path / "recorded")
-    shutil.rmtree(recorded / "snapshots")
-    shutil.rmtree(recorded / "dump")
-    for log in recorded.rglob("state-change.log"):  # a container prints one stream
-        log.unlink()
+    recorded = in_containers(name)
     run = shutil.copytree(recorded, tmp_path / "RUN")
     disks = Path(shutil.move(run / "brokers", tmp_path / "disks"))
     for log in disks.rglob("server.log"):

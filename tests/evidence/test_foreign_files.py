@@ -130,8 +130,14 @@ COPIES = {
 }
 
 
-@pytest.mark.parametrize("case", COPIES)
-@pytest.mark.parametrize("differs", [None, "orders-0/00000000000000000000.log", "orders-0/leader-epoch-checkpoint"])
+@pytest.mark.parametrize(
+    ("case", "differs"),
+    [
+        *((case, None) for case in COPIES),
+        *((case, "orders-0/00000000000000000000.log") for case in COPIES),
+        ("of one log", "orders-0/leader-epoch-checkpoint"),
+    ],
+)
 def test_a_byte_identical_copy_is_set_aside(case, differs, unpacked, tmp_path):
     run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     make, source = COPIES[case]

@@ -192,13 +192,19 @@ HOLES: dict[str, tuple[int, Change, str]] = {
 }
 
 
+def test_a_log_with_all_its_segments_is_complete(unpacked: Unpack, tmp_path: Path) -> None:
+    run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    for broker in ("1", "3"):
+        _split(run / f"brokers/{broker}/data/orders-0")
+    assert judged(run).verdict == "valid"
+
+
 @pytest.mark.parametrize("broker", ["1", "3"])  # 3 is the last leader of orders-0
 @pytest.mark.parametrize("case", HOLES)
 def test_a_log_that_lacks_a_segment_is_incomplete(case: str, broker: str, unpacked: Unpack, tmp_path: Path) -> None:
     number, change, why = HOLES[case]
     run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     parts = _split(run / f"brokers/{broker}/data/orders-0")
-    assert judged(run).verdict == "valid"
     change(parts[number])
     result = judged(run)
     assert result.verdict == "unknown"
