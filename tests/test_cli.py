@@ -235,22 +235,21 @@ def test_a_run_that_waits_for_spark_by_default_mentions_the_local_engine_once(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("check", CLEAN, "--engine", "local", "--no-plots", "--out", "out"), "clean-a: judging 2 of 3 partitions"),
-        (("check", CLEAN, "--engine", "local", "--no-plots", "--json"), "clean-a: judging 2 of 3 partitions"),
+        (("check", "unread", "--engine", "local", "--no-plots", "--out", "out"), "unread: judging 0 of 1 partitions"),
+        (("check", "unread", "--engine", "local", "--no-plots", "--json"), "unread: judging 0 of 1 partitions"),
         (
-            ("check", CLEAN, "--engine", "local", "--no-plots", "--format", "junit"),
-            "clean-a: judging 2 of 3 partitions",
+            ("check", "unread", "--engine", "local", "--no-plots", "--format", "junit"),
+            "unread: judging 0 of 1 partitions",
         ),
         (("search", "--variant", "high-watermark", "--runs", "50"), "high-watermark: shrinking 0 of 1 schedules"),
-        (("explain", CLEAN), "clean-a: reading 0 of 1 parts"),
-        (("explain", CLEAN, "--json"), "clean-a: reading 0 of 1 parts"),
+        (("explain", "unread"), "unread: reading 0 of 1 parts"),
+        (("explain", "unread", "--json"), "unread: reading 0 of 1 parts"),
     ],
 )
-@pytest.mark.usefixtures("judged_anew")
 def test_long_work_reports_its_progress_on_stderr(
-    arguments: tuple[object, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[object, ...], expected: str, unread: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(unread.parent)
     monkeypatch.setattr("logjudge.cli.progress.INTERVAL", 3600)
     assert expected not in invoke(*arguments).stderr
     monkeypatch.setattr("logjudge.cli.progress.INTERVAL", -1)

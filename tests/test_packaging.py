@@ -23,7 +23,8 @@ def installed() -> Path:
     shutil.rmtree(target, ignore_errors=True)
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an earlier build left there
     target.mkdir(parents=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(ROOT)]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
+    command = [*pip, "--target", str(target), str(ROOT)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=target)
     assert done.returncode == 0, done.stderr
     return target

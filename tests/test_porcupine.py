@@ -123,7 +123,7 @@ def test_every_model_agrees_with_all_permutations(name: str) -> None:
     model = MODELS[name]
     seen: Counter[bool] = Counter()
 
-    @examples(200, 1000)
+    @examples(120, 1000)
     @given(histories(ACTIONS[name]))
     def check(operations: list[Operation]) -> None:
         expected = is_linearizable(model, operations)

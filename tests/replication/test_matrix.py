@@ -23,7 +23,7 @@ from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 from logjudge.models.replication.variants import VARIANTS
 
-FEW_RUNS = 3  # at a time
+FEW_RUNS = 2  # at a time
 CAMPAIGN_RUNS = 40  # of a cell in which nothing may break, or breaches are rare
 ROWS = [(setting, variant) for setting, cells in CELLS.items() for variant in cells]
 
