@@ -9,10 +9,11 @@ from bisect import insort
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from ..histories.settings import Settings
 from ..histories.tables import FINDINGS, MAX_INT64, Finding, no_rows
 from .batches import Unit, by_unit
 from .figures import MAX_PARTITIONS, badness, own_figures_of
@@ -31,9 +32,6 @@ from .summary import counts_of, summarise
 from .transactions.dependencies import dependencies
 from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
 from .verdict.consequences import accept_consequences, link_consequences
-
-if TYPE_CHECKING:
-    from ..histories.settings import Settings
 
 MAX_DRAWN = 6  # cycles of a run
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from ...histories.settings import Settings
 from ...histories.tables import Finding
 from ..finding_order import SEVERITIES, rank, worst_first
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
 from .series import Bins, lost_values
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
-
 
 MAX_CONSUMERS = 40
 

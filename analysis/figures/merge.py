@@ -22,19 +22,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
+from ...histories.settings import Settings
 from ..finding_order import partition_key
 from ..rules import RULES
 from .breaches import KINDS, TOTALS
 from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, sum_by_bin
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
-
 
 MAX_FAULTS = 120
 # Faults without a duration: they need no heal.

@@ -11,12 +11,11 @@ from ..causes.cases import LOSSES, Explanation, Lost
 from ..partitions.partition import Partition
 from ..rules import RULES
 from ..rules.rule import sends_of
-from .divergences import explain_divergence
+from .divergences import explain_divergence, explain_split_brain, split_brain_losses
 from .incident import MAX_TEXT
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
-from .split_brains import explain_split_brain, split_brain_losses
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
 

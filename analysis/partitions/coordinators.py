@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ...histories.evidence.tables import RECORDS, STEPS, empty
+from ...histories.settings import Settings
 from ...histories.tables import Schema
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
-    from .topic_generations import TopicGeneration
+from .topic_generations import TopicGeneration
 
 
 @once

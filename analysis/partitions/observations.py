@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 
 from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, STATE_LOGS, TRANSACTIONS, empty
+from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, without_key
 from ..cached import cached_property
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition
@@ -21,10 +22,6 @@ from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
 from .marks import IS_LOG_END, IS_POSITION
 from .topic_generations import TopicGeneration
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
-
 
 POSITIONS = {name: READS[name] for name in ("process", "completed", "at", "index")} | {"position": pl.Int64}
 _EMPTY = {

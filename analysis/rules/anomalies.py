@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from ...histories.references import ELLE
+from ...histories.settings import Settings
 from ...histories.tables import Evidence, Finding
 from ..transactions.anomalies import Anomaly, shown, version_in_words
 from ..transactions.consistency_models import boundary, forbidden_by
@@ -23,9 +24,6 @@ from ..transactions.txn_history import TxnHistory
 from ..wording import clipped, plural
 from .cycles import CycleInWords, Drawing, findings_of_cycles
 from .rule import Rule, judge_later
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
 
 DIALECTS = ("elle-append", "elle-register")
 MAX_STEPS_SHOWN = 120  # characters of a transaction's micro-operations

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from ...histories.references import ELLE
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..cached import cached_property
 from ..partitions.foreign_clock import foreign_clock
@@ -23,9 +24,6 @@ from ..transactions.shortest_cycle import Cycle, Step
 from ..transactions.windows import dependencies_within, windows_of
 from ..wording import plural, short
 from .rule import Judgement, Rule, judge_later, seconds
-
-if TYPE_CHECKING:
-    from ...histories.settings import Settings
 
 MAX_VIOLATIONS, MAX_PERMITTED = 100, 20  # components of a type that become findings; the last one counts the others
 # By suffix of a rule's name: what it adds to the summary, and when two transactions are neighbours.

@@ -8,12 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ...histories.bundle import config_file
-
-if TYPE_CHECKING:
-    from ...histories.bundle import Run
+from ...histories.bundle import Run, config_file
 
 MAX_HASHED = 1 << 30  # bytes of a run; hashing more would take seconds
 

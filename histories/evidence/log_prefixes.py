@@ -4,19 +4,25 @@
 host and the unit. `--timestamps` adds a time; files below /var/log/pods have a time and the stream (stdout or stderr).
 A file may hold the lines of several brokers. Lines may have other layouts than Kafka's: Strimzi's have the thread, and
 since Kafka 4.0 no milliseconds (default-logging/KafkaCluster.properties). `%d{ISO8601}`, its variants with a zone, and
-`[%t] %p %c - %m` are common in log4j. json_log.py reads lines in JSON.
+`[%t] %p %c - %m` are common in log4j.
+
+Collectors also write lines in JSON, an object a line. docker's json-file driver wraps each line:
+`{"log": "[…] INFO …\\n", "stream": "stdout", "time": "…"}`. JSON layouts of log4j have fields for time, level, logger
+and message. Their names are those of JsonLayout, of JsonTemplateLayout with the templates EcsLayout and
+LogstashJsonEventLayoutV1, and of KIP-1338.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
-from .json_log import from_json
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
 _COLOUR = r"(?:\x1b\[[\d;]*m)*"
@@ -34,6 +40,11 @@ _LAYOUT = re.compile(
 )
 # In Strimzi's layout since Kafka 4.0 a line number is behind the logger; before, logger and thread are at the end.
 _LOGGER = re.compile(rf"(?:{_THREAD})?(?:(?P<named>[\w.$]+)(?::(?:\d+|\?))? - |(?P<dotted>[\w$]+(?:\.[\w$]+)+): )")
+# Names of fields in JSON.
+_TIMES = ("@timestamp", "timestamp", "timeMillis", "instant")
+_LEVELS = ("level", "log.level")
+_LOGGERS = ("logger_name", "log.logger", "loggerName", "logger")
+_EPOCH = datetime(1970, 1, 1)
 
 
 def split_prefix(line: str) -> tuple[str, str]:
@@ -105,3 +116,40 @@ def _lines(path: Path) -> Iterator[str]:
         with path.open(encoding="utf-8", errors="replace", newline="\n") as opened:
             while line := opened.readline(HEAD_BYTES):
                 yield line.rstrip("\n")
+
+
+def from_json(line: str) -> str:
+    """A line in JSON as `[time] LEVEL message (logger)`, with its time in UTC; any other line unchanged."""
+    with suppress(ValueError, RecursionError, OverflowError):
+        fields = json.loads(line)
+        if isinstance(fields, dict):
+            if isinstance(fields.get("log"), str):
+                return str(fields["log"].rstrip("\n"))
+            time = _time_of(_first_field(fields, _TIMES))
+            if time is not None and isinstance(fields.get("message"), str):
+                level, logger = _first_field(fields, _LEVELS), _first_field(fields, _LOGGERS)
+                return (
+                    f"[{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03}] {level} {fields['message']} ({logger})"
+                )
+    return line
+
+
+def _first_field(fields: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((fields[name] for name in names if name in fields), None)
+
+
+def _time_of(value: Any) -> datetime | None:
+    """A time in UTC: ISO 8601, milliseconds since the epoch, or seconds and nanoseconds. None if it is no time.
+
+    Raises ValueError or OverflowError.
+    """
+    if isinstance(value, str):
+        time = datetime.fromisoformat(value)
+        return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    if isinstance(value, int):
+        return _EPOCH + timedelta(milliseconds=value)
+    if isinstance(value, dict):
+        seconds, nanoseconds = value.get("epochSecond"), value.get("nanoOfSecond", 0)
+        if isinstance(seconds, int) and isinstance(nanoseconds, int):
+            return _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
+    return None

@@ -1,6 +1,7 @@
 """The records of __consumer_offsets as bytes: OffsetCommit and GroupMetadata, in the simulated release's versions.
 
-Those of KIP-848's protocol are in consumer_group_log.py.
+Those of KIP-848's protocol are flexible, of version 0, as in Kafka's
+group-coordinator/src/main/resources/common/message/ConsumerGroup*.json.
 """
 
 from __future__ import annotations
@@ -8,23 +9,44 @@ from __future__ import annotations
 from typing import Any
 
 from ...models.replication.cluster import Cluster
-from ...models.replication.config import GROUP
-from ...models.replication.coordinators.group_requests import GroupRecord
+from ...models.replication.config import GROUP, Config
+from ...models.replication.coordinators.group_requests import (
+    CurrentRecord,
+    EpochRecord,
+    GroupRecord,
+    MemberRecord,
+    TargetRecord,
+)
+from ...models.replication.coordinators.reconciliation import STABLE, UNRELEASED, UNREVOKED
 from ...models.replication.storage.batches import Batch
 from ..evidence.group_records import (
     ASSIGNMENT,
+    CURRENT_KEY,
+    EPOCH_KEY,
     GROUP_KEY,
     GROUP_KEY_FIELDS,
     GROUP_VALUE,
+    MEMBER_KEY,
+    MEMBER_KEY_FIELDS,
     OFFSET_KEY,
     OFFSET_VALUE,
+    OWNED_TOPIC,
+    SCHEMAS,
     SUBSCRIPTION,
     USER_DATA,
+    Schema,
 )
-from ..evidence.record_schema import write_versioned
-from .consumer_group_log import membership_content
-from .names import epoch_ms
+from ..evidence.record_schema import Field, write_fields, write_versioned
+from .names import epoch_ms, uuid
 from .segments import Content
+
+TARGET_EPOCH_KEY, TARGET_KEY = 6, 7  # records that are not read
+WRITTEN = {
+    **SCHEMAS,
+    TARGET_EPOCH_KEY: SCHEMAS[EPOCH_KEY],
+    TARGET_KEY: Schema(MEMBER_KEY_FIELDS, (Field("topicPartitions", "[]", of=OWNED_TOPIC),), 0, 0),
+}
+STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
 
 
 def group_content(cluster: Cluster, magic: int) -> Content:
@@ -87,3 +109,51 @@ def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
         "currentStateTimestamp": epoch_ms(record.time),
         "members": members,
     }
+
+
+def membership_content(cluster: Cluster, group: str, record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """The key and the value of a record about members; a tombstone has no value."""
+    kind, value = _kind_and_value(cluster, record)
+    schema = WRITTEN[kind]
+    key = write_versioned(kind, schema.key, {"group": group, "member": record.member})
+    return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(schema.value, 0, True, value)
+
+
+def _kind_and_value(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[str, Any]]:
+    """The kind of a record, and the fields of its value."""
+    config = cluster.config
+
+    def topic(partitions: tuple[int, ...]) -> list[dict[str, Any]]:
+        named = {"topicId": uuid(cluster.seed, config.topic), "partitions": partitions}
+        return [named] if partitions else []
+
+    if isinstance(record, MemberRecord):
+        is_classic = not record.is_tombstone and config.is_classic(record.client)
+        return MEMBER_KEY, {
+            "instanceId": record.instance or None,
+            "clientId": record.client,
+            "clientHost": "/127.0.0.1",
+            "subscribedTopicNames": [config.topic],
+            "rebalanceTimeoutMs": config.max_poll_interval // 1000,
+            "serverAssignor": None if is_classic else config.remote_assignor,
+            **({"classicMemberMetadata": _classic_member(config)} if is_classic else {}),
+        }
+    if isinstance(record, TargetRecord):
+        return TARGET_KEY, {"topicPartitions": topic(record.target)}
+    if isinstance(record, CurrentRecord):
+        current = record.current
+        return CURRENT_KEY, {
+            "memberEpoch": current.epoch,
+            "previousMemberEpoch": current.previous,
+            "state": STATES[current.state],
+            "assignedPartitions": topic(current.assigned),
+            "partitionsPendingRevocation": topic(current.revoking),
+        }
+    assert isinstance(record, EpochRecord)
+    return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, {"epoch": record.generation}
+
+
+def _classic_member(config: Config) -> dict[str, Any]:
+    subscription = write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []})
+    protocol = {"name": config.strategy, "metadata": subscription}
+    return {"sessionTimeoutMs": config.group_session // 1000, "supportedProtocols": [protocol]}

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from logjudge.histories.evidence.json_log import from_json
+from logjudge.histories.evidence.log_prefixes import from_json
 
 from .test_collect_recipes import assert_same_judgement
 from .test_commands import Unpack
