@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from logjudge.histories.recording.lab.processes import command_lines
+from logjudge.histories.recording.lab.handle import command_lines
 
 
 def processes(folder: str | Path) -> list[int]:

@@ -240,17 +240,17 @@ def test_spark_judges_condensed_partitions_the_same(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ranges are shuffled once: suspects and retained rows are made of the stored blocks."""
-    from logjudge.analysis.engines.spark import condensing, judge_run
+    from logjudge.analysis.engines.spark import judge_run, ranges
 
     plans: list[str] = []
-    of_units = condensing.of_units
+    of_units = ranges.of_units
 
     def planned(*arguments: Any) -> Any:
         frame = of_units(*arguments)
         plans.append(frame._jdf.queryExecution().executedPlan().toString())
         return frame
 
-    monkeypatch.setattr(condensing, "of_units", planned)
+    monkeypatch.setattr(ranges, "of_units", planned)
     texts = [FaultyLog(Random(seed)).history(1_200) for seed in range(5)]
     folder = together(texts).write(tmp_path)
     run = open_run(folder, split_bytes=(folder / "history.jsonl").stat().st_size // 2)

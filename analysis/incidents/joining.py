@@ -21,14 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
 
+from ...histories.tables import MAX_INT64
 from ..causes.cases import LOSSES, LostRange
 from ..finding_order import rank
+from ..timelines.facts import SECOND
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
-from .coordinator_logs import truncated_commits
 from .headlines import consumer_groups, headline
 from .incident import UNKNOWN, Incident, from_record
 
@@ -40,6 +42,7 @@ FINDING_COLUMNS = (
 )
 
 Record = dict[str, Any]
+LOST_COMMITS = ("commits-lost", "committed-offset-vanished")  # causes of what a group missed or read again
 
 
 @dataclass
@@ -293,3 +296,23 @@ def _order(incident: Incident) -> tuple[Any, ...]:
     records = incident.records or sum(rule["records"] for rule in incident.rules[:1])
     has_no_cause = not incident.has_known_cause
     return gravity, not incident.lost, has_no_cause, position, -records, incident.findings[:1], incident.headline
+
+
+def truncated_commits(truncation: Record, explanation: Record) -> bool:
+    """Whether an explained truncation removed the commits of an explanation of lost or vanished commits.
+
+    The log with another commit of the group was truncated by a leader change between the lost commit and the next
+    assignment, and the coordinator did not remove the commit.
+    """
+    if explanation["cause"] not in LOST_COMMITS or truncation["findings"]:
+        return False
+    lost_at, chain = decisive_fact(truncation["chain"]), explanation["chain"]
+    if lost_at is None or any(fact["kind"] == "removed" for fact in chain):
+        return False
+    logs = {PurePosixPath(fact["source"]).parent.name for fact in chain if fact["byte"] is not None}
+    by_clients = [fact for fact in chain if fact["byte"] is None and fact["kind"] in ("committed", "assigned")]
+    recorded = [fact["time"] for fact in by_clients if fact["time"] is not None]
+    if not recorded or lost_at.get("partition") not in logs:
+        return False
+    until = max(recorded) if len(recorded) > 1 else MAX_INT64 - SECOND
+    return bool(min(recorded) - SECOND <= lost_at["time"] <= until + SECOND)

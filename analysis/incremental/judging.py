@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from ...histories.appended import Position, end_of_lines, position_at, refuse_rewritten
@@ -20,13 +21,18 @@ from ...histories.bundle import Run
 from ...histories.files import Split
 from ...histories.settings import Settings
 from ..batches import Unit
-from ..engines.local import Progress, judge_run, judge_units
+from ..engines.local import Progress, facts_of_ranges, judge_run, judge_units, provable
+from ..engines.store import ObservationStore
+from ..partitions.common import Common
 from ..partitions.offset_ranges import MAX_RANGES, REST
 from ..partitions.unit import OBSERVED
 from ..results import Results
 from ..rules import RULES
-from .closing import Closed, ProvedPartition, close_ranges
-from .proving import Proved, prove
+from ..screening.premises import UNREAD
+from ..screening.range_facts import HashedFacts, RangeFacts, Rows, rows_of
+from ..screening.ranges import Proof, proof_of, ranges_of
+from ..screening.screen import chosen_rules
+from .closing import Closed, ProvedPartition, close_ranges, contradicts
 from .reading import Reading, read_appended
 from .state import Carried, State
 
@@ -34,6 +40,7 @@ MAX_CARRIED_ROWS = 4_000_000  # of a state; if more are not closed, the next cal
 RANGE_OFFSETS = 1 << 12  # of a range, at least; about one range of each partition stays open
 MAX_RANGES_BEHIND = 16  # that stay open for a slow reader; fewer if there are many partitions
 BYTES_PER_EVENT = 64  # of a history, at least; bounds the number of offsets in a partition
+_NO_HASHES = np.empty(0, np.uint64)
 PENDING = (
     "not yet decided: a poll without a known outcome may have returned acknowledged records that no poll has returned"
 )
@@ -164,3 +171,58 @@ def not_yet(report: dict[str, Any], results: Results) -> list[str]:
     is_read = all(item["holds"] is True for item in report["assumptions"] if item["name"] == "final reads complete")
     pending.update(() if is_read else (name for name, rule in RULES.items() if rule.needs_final))
     return [name for name, rule in report["rules"].items() if name in pending and rule["verdict"] == "unknown"]
+
+
+class Proved(NamedTuple):
+    """The proof of a partition, and the facts from which it follows."""
+
+    proof: Proof
+    facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed
+    rest: Rows
+    undecided: frozenset[str]  # rules that cannot decide before the end of the run
+
+
+def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -> dict[Unit, Proved] | None:
+    """The proofs from ranges for each partition with records; None if rules must judge a partition with closed offsets.
+
+    Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided_rules`).
+    """
+    units, common = reading.gathered.units, reading.gathered.common
+    certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
+    recorded = [unit for unit in provable(units, certain) if {"sends", "reads"} & units.tables_of(unit)]
+    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in recorded}
+    ranges = {unit: _ranges(units, unit, rests[unit], closed, common.settings) for unit in recorded}
+    facts = facts_of_ranges(units, ranges, rests, certain, progress)
+    proofs: dict[Unit, Proved] = {}
+    for unit in recorded:
+        before, rest = closed.get(unit), rests[unit]
+        whole = [*([HashedFacts(before.facts, _NO_HASHES)] if before else []), *facts[unit].values()]
+        proof = proof_of(*unit, whole, rest, certain)
+        if before and (proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common)):
+            return None
+        undecided = _undecided_rules(proof, [hashed.facts for hashed in whole], common)
+        proofs[unit] = Proved(proof, {number: hashed.facts for number, hashed in facts[unit].items()}, rest, undecided)
+    return proofs if closed.keys() <= proofs.keys() else None
+
+
+def _ranges(
+    units: ObservationStore, unit: Unit, rest: Rows, closed: Mapping[Unit, Closed], settings: Settings
+) -> list[int]:
+    """The ranges to prove; not the closed ones, to which a retained commit may still refer."""
+    below = closed[unit].below if unit in closed else 0
+    numbers = ranges_of(units.ranges_of(unit), rest, settings)
+    return [number for number in numbers if (number + 1) * settings.range_offsets > below]
+
+
+def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
+    """The values of all sends that are not closed."""
+    tables = [units.range_of(unit, number) for number in units.ranges_of(unit)]
+    return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
+
+
+def _undecided_rules(proof: Proof, facts: list[RangeFacts], common: Common) -> frozenset[str]:
+    """The rules that cannot decide yet: a poll without an outcome may have returned unread records."""
+    is_final = proof.summary is not None and proof.summary["final"] is not None
+    has_polls = bool((common.context["kind"] == "poll").any())
+    is_open = has_polls and not is_final and any(fact.unread for fact in facts)
+    return frozenset(UNREAD) & chosen_rules(common.settings) if is_open else frozenset()

@@ -12,15 +12,13 @@ from ...histories.evidence.tables import STATE_LOGS, empty
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
+from .collected_copies import with_copy_time, with_older_copies, with_reported_empty
 from .common import Common
 from .coordinators import confirmed_producers, final_transactions, since_creation
-from .copy_time import with_copy_time
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
 from .generation_split import Part
-from .older_copies import with_older_copies
 from .partition import Partition
-from .reported_empty import with_reported_empty
 from .topic_generations import TopicGeneration, without_other_changes
 
 Tables = dict[str, list[pl.DataFrame]]

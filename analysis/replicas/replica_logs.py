@@ -91,8 +91,8 @@ class ReplicaLogs(LogTables, TopicPartition):
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
     newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
-    reported_empty: frozenset[tuple[str, str]] = frozenset()  # snapshots and brokers (partitions/reported_empty.py)
-    older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (partitions/older_copies.py)
+    reported_empty: frozenset[tuple[str, str]] = frozenset()  # snapshots and brokers (partitions/collected_copies.py)
+    older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (the same module)
 
     @property
     def held(self) -> int:

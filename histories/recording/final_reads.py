@@ -1,8 +1,14 @@
-"""The final reads: every partition from its log start to its end, after the last fault healed."""
+"""The final reads: every partition from its log start to its end, after the last fault healed.
+
+An open transaction hides the records behind it from read_committed consumers, and so from the final reads.
+Initialising a transactional.id again aborts its open transaction, or completes a commit that the coordinator had
+accepted (KIP-98), as an operator would. The history has this step as a fault of kind init-transactions.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import LogjudgeError
@@ -14,6 +20,9 @@ from .topics import metadata
 FINAL, ADMIN = "final", "admin"
 IN_SYNC_SECONDS = 120.0
 READ_SECONDS = 120.0
+INIT_SECONDS = 60.0  # for all transactional ids
+CALL_SECONDS = 20.0
+KIND = "init-transactions"
 
 
 def read_to_the_end(session: Session) -> None:
@@ -97,3 +106,31 @@ def _read_to_ends(session: Session, consumer: Any, ends: dict[tuple[str, int], i
                 left.discard(place)
         if not left:
             return
+
+
+def abort_transactions(session: Session) -> None:
+    """Initialise each transactional.id of the run again. Its outcome is `info` if that fails."""
+    if not session.transactional:
+        return
+    end = time.monotonic() + INIT_SECONDS
+    with session.recorder.fault(KIND, nodes=[], transactional_ids=sorted(session.transactional)) as step:
+        for _, config in sorted(session.transactional.items()):
+            error = _initialise(session, config, end)
+            if error is not None:
+                step.info(error)
+                return
+        step.ok()
+
+
+def _initialise(session: Session, config: Mapping[str, Any], end: float) -> Exception | None:
+    """Initialise one transactional.id, again and again until a time; returns the last error if that fails."""
+    while True:
+        try:
+            make_client("Producer", session.settings, config).init_transactions(CALL_SECONDS)
+        except confluent_kafka().KafkaException as error:
+            if time.monotonic() > end or not error.args[0].retriable():
+                failure: Exception = error
+                return failure
+            time.sleep(0.5)
+        else:
+            return None

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
-from .abort_transactions import abort_transactions
-from .final_reads import FINAL, read_to_the_end
+from .final_reads import FINAL, abort_transactions, read_to_the_end
 from .kafka_clients import ClientSettings, admin_client, confluent_kafka
 from .lab.cluster import Plan
 from .lab.handle import Lab

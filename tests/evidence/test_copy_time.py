@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge import check
-from logjudge.analysis.partitions.copy_time import with_copy_time
+from logjudge.analysis.partitions.collected_copies import with_copy_time
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write

@@ -20,8 +20,7 @@ from lab_processes import processes
 from logjudge.histories.errors import LogjudgeError, MissingComponentError, UsageError
 from logjudge.histories.recording.lab import releases
 from logjudge.histories.recording.lab.cluster import Plan
-from logjudge.histories.recording.lab.handle import Lab
-from logjudge.histories.recording.lab.processes import _listed_by_ps, command_lines
+from logjudge.histories.recording.lab.handle import Lab, _listed_by_ps, command_lines
 from logjudge.histories.recording.lab.releases import fetch_kafka, find_kafka, release_of
 
 JAVA = f"""#!{sys.executable}
@@ -176,7 +175,7 @@ OWNER = """
 import sys, time
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
-from logjudge.histories.recording.lab.processes import _listed_by_ps, command_lines
+from logjudge.histories.recording.lab.handle import _listed_by_ps, command_lines
 with Lab.start(Plan(sys.argv[1], "4.1.1", sys.argv[2], brokers=1)) as lab:
     print("up", flush=True)
     time.sleep(600)

@@ -16,7 +16,6 @@ from logjudge.cli.record import _Report
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.recording import kafka_clients
 from logjudge.histories.recording import run as recording
-from logjudge.histories.recording.client_recorder import ClientRecorder
 from logjudge.histories.recording.kafka_clients import (
     ClientSettings,
     ConnectionErrors,
@@ -31,6 +30,7 @@ from logjudge.histories.recording.scenarios import STEPS, load, names
 from logjudge.histories.recording.session import Load, Progress
 from logjudge.histories.recording.workloads import WORKLOADS
 from logjudge.histories.recording.workloads.consumer_group import member_config
+from logjudge.histories.recording.workloads.group_member import ClientRecorder
 
 pytest.importorskip("confluent_kafka")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from logjudge.histories.errors import LogjudgeError
-from logjudge.histories.recording import abort_transactions, topics
+from logjudge.histories.recording import final_reads, topics
 from logjudge.histories.recording.kafka_clients import ClientSettings
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.session import Load, Progress, Session
@@ -130,10 +130,10 @@ def test_open_transactions_are_aborted_before_the_final_reads(
     library = pytest.importorskip("confluent_kafka")
     error = library.KafkaException(library.KafkaError(library.KafkaError._TIMED_OUT, "late", retriable=retriable))
     coordinator = Coordinator(error)
-    monkeypatch.setattr(abort_transactions, "make_client", coordinator.connect)
+    monkeypatch.setattr(final_reads, "make_client", coordinator.connect)
     for name in ("orders-t1", "orders-t0"):
         session.transactional[name] = {"transactional.id": name}
-    abort_transactions.abort_transactions(session)
+    final_reads.abort_transactions(session)
     assert coordinator.initialised == initialised
     lines = (session.recorder.finish() / "history.jsonl").read_text().splitlines()
     begun, done = (json.loads(line) for line in lines)
@@ -142,7 +142,7 @@ def test_open_transactions_are_aborted_before_the_final_reads(
 
 
 def test_a_run_without_transactions_has_no_such_step(session: Session) -> None:
-    abort_transactions.abort_transactions(session)
+    final_reads.abort_transactions(session)
     assert not (session.recorder.finish() / "history.jsonl").read_text()
 
 

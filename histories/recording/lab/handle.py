@@ -16,10 +16,10 @@ from typing import Any
 from ...errors import LogjudgeError, UsageError
 from .cluster import STATE_FILE, Plan, write_plan
 from .links import HOST
-from .processes import command_lines
 
 RESPONSE_SECONDS = 300.0  # the start of nodes on a busy machine takes minutes
 END_SECONDS = 120.0
+PROC = Path("/proc")
 
 
 class Lab:
@@ -144,3 +144,27 @@ def _end(keeper: subprocess.Popen[bytes]) -> None:
         keeper.kill()
         keeper.wait()
     keeper.stdout.close()
+
+
+def command_lines() -> dict[int, list[str]]:
+    """The arguments of each process that runs, by pid. One that has ended, but was not waited for, is left out.
+
+    They come from /proc; elsewhere from `ps`, which small Linux systems lack.
+    """
+    if not (PROC / "self" / "cmdline").exists():
+        return _listed_by_ps()
+    found = {}
+    for folder in PROC.iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                arguments = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
+                if arguments:
+                    found[int(folder.name)] = arguments
+    return found
+
+
+def _listed_by_ps() -> dict[int, list[str]]:
+    command = ["ps", "-A", "-ww", "-o", "pid=,stat=,args="]
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    rows = [line.split() for line in listing.splitlines()]
+    return {int(pid): arguments for pid, stat, *arguments in rows if arguments and not stat.startswith("Z")}

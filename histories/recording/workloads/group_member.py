@@ -8,6 +8,7 @@ all that a killed member did is known.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -21,13 +22,37 @@ from typing import Any
 import confluent_kafka
 
 from ...errors import LogjudgeError
-from ..client_recorder import ClientRecorder
 from ..confluent_clients import Consumer
+from ..journal import Journal
 from ..permissions import refuse
+from ..recorder import Recorder
 
 POLL_SECONDS = 0.25
 MAX_RECORDS = 100  # that are handled together
 MAX_SECONDS_TO_END = 60
+FIRST_OP = 10_000_000  # beyond the numbers of the recorder, which records the client's crash
+
+
+class ClientRecorder(Recorder):
+    """The recorder of one client in a process of its own: into its own file of the bundle.
+
+    It has the methods of `Recorder` for clients; the recorder of the run writes run.json.
+    Every event is on disk before its method returns. `start` is the other recorder's, on the same monotonic clock.
+    """
+
+    def __init__(self, file: Path, start: int) -> None:
+        self._producers, self._consumers, self._configured = set(), set(), {}
+        journal = Journal(file, lambda: None)
+        journal.start = start
+        journal.next_op = itertools.count(FIRST_OP).__next__
+
+        def append(line: bytes) -> None:
+            journal.log.append(line)
+            journal.log.flush()
+            journal.log.check()
+
+        journal.append = append
+        self._journal = journal
 
 
 class GroupMember:
