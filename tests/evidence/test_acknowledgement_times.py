@@ -10,13 +10,12 @@ from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.tables import Finding
 
 from .replica_texts import joined, logs
-from .timelines import AFTER, SECOND, epochs, fault, lost, metadata, timeline
+from .timelines import AFTER, SECOND, UNCLEAN, epochs, fault, lost, timeline
 
 BEFORE = logs("1: 0a 1b", "mid")
 HELD = {**joined(BEFORE, logs("1: 0a 1x@1\n2: 0a 1x@1")), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
 MID = {"snapshots": ("mid", ""), "times": {"mid": 8 * SECOND}}
 # The ISR was [1, 2] until broker 2 left it at 4 s, and broker 2 was elected at 9 s.
-UNCLEAN = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
 
 
 def explained(found, invoked, ended, **changed):

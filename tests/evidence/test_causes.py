@@ -27,11 +27,14 @@ from .conftest import duplicate_cause
 from .replica_texts import joined, logs
 from .timelines import (
     AFTER,
+    BOOT,
     CUT,
     DIFFER,
     LEADS,
     LOADED,
     SECOND,
+    TWO_LEADS,
+    UNCLEAN,
     epochs,
     fault,
     lost,
@@ -183,9 +186,6 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
         assert explain_loss(other, lost()).cause == "unknown"
 
 
-BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
-
-
 def correlated(*faults, ends=(1, 1), acks="all", config=None):
     loads = [server_log(broker, (12, LOADED % end)) for broker, end in zip("12", ends, strict=True)]
     meta = metadata((13, {"leader": 2, "isr": [2]}))
@@ -234,9 +234,8 @@ def test_replicas_that_all_started_before_one_had_loaded_its_log_failed_together
     ],
 )
 def test_configured_measures_are_not_proposed_as_prevention(config, acks, measures):
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     about = {"replicas": ("1", "2")}
-    explained = explain_loss(timeline(AFTER, about, meta, config=config), lost(acks))
+    explained = explain_loss(timeline(AFTER, about, UNCLEAN, config=config), lost(acks))
     assert explained.cause == "unclean-election"
     assert len(explained.prevented_by) == len(measures)
     assert all(part in measure for part, measure in zip(measures, explained.prevented_by, strict=True))
@@ -254,12 +253,11 @@ def test_the_reassignment_that_was_adding_the_elected_broker_is_shown(adding, is
 
 
 def test_a_power_loss_may_have_cost_the_tail_of_a_broker_without_files():
-    meta = metadata((9, {"leader": 2, "isr": [2]}))
     first = {name: table.filter(pl.col("broker") == "1") for name, table in AFTER.items() if name != "epochs"}
     tables = {**first, "epochs": epochs(("1", 0, 0), ("1", 1, 1))}
     dark = (fault("power-loss", "2", 7), fault("restart", "2", 8))
-    assert explain_loss(timeline(tables, meta=meta), lost("1")).cause == "single-ack-failover"
-    assert explain_loss(timeline(tables, meta=meta, faults=dark), lost("1")).cause == "unknown"
+    assert explain_loss(timeline(tables, meta=TWO_LEADS), lost("1")).cause == "single-ack-failover"
+    assert explain_loss(timeline(tables, meta=TWO_LEADS, faults=dark), lost("1")).cause == "unknown"
 
 
 def test_a_truncation_after_a_power_loss_did_not_remove_the_records_lost_before():
@@ -312,8 +310,7 @@ def test_evidence_that_proves_two_causes_shows_both(monkeypatch):
 
 
 def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own():
-    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    found = timeline(AFTER, meta=TWO_LEADS)
     sent = [(1, "b", "1", 5), (2, "c", "1", 5), (3, "d", "all", 6)]
     sends = complete_sends(
         pl.DataFrame(
@@ -334,8 +331,7 @@ def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own()
 
 
 def test_many_findings_with_the_same_evidence_share_an_explanation():
-    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    found = timeline(AFTER, meta=TWO_LEADS)
     columns = {"acknowledged": True, "completed": 5 * SECOND, "place": 1}
     sends = [{"value": f"v{o}", "offset": o, "acks": "all" if o % 2 else "1", **columns} for o in range(1, 61)]
     findings = [
@@ -358,8 +354,7 @@ def test_many_findings_with_the_same_evidence_share_an_explanation():
 
 
 def test_one_finding_of_producers_that_alternate_between_acks_is_explained_by_acks():
-    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    found = timeline(tables, meta=metadata((9, {"leader": 2, "isr": [2]})))
+    found = timeline(AFTER, meta=TWO_LEADS)
     columns = {"acknowledged": True, "completed": 5 * SECOND, "place": 1}
     sends = [{"value": f"v{o}", "offset": o, "acks": "all" if o % 2 else "1", **columns} for o in range(2, 62)]
     about = {"first_offset": 2, "last_offset": 61, "count": 60, "values": [f"v{o}" for o in range(2, 62)]}

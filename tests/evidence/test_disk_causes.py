@@ -16,10 +16,9 @@ from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row, loc
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
 from .test_commands import check, run
-from .timelines import LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BOOT, LOADED, SECOND, TWO_LEADS, epochs, fault, lost, metadata, server_log, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
-TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
 
 
 def damaged(text, *rows, kind="crc"):
@@ -189,7 +188,6 @@ def test_a_leader_had_what_it_acknowledged_until_its_log_was_replaced(between, c
     assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE).cause == cause
 
 
-BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
 IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file was found (kafka.log.LogManager)"
 
 

@@ -15,11 +15,14 @@ from logjudge.histories.evidence.clock import Fault
 from .replica_texts import logs
 from .timelines import (
     AFTER,
+    BOOT,
     CUT,
     LEADS,
     LOADED,
     NO_ISR_ALIVE,
     SECOND,
+    TWO_LEADS,
+    UNCLEAN,
     epochs,
     fault,
     lost,
@@ -31,8 +34,7 @@ from .timelines import (
 
 
 def test_a_leader_from_outside_the_isr_is_unclean():
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
-    explained = explain_loss(timeline(AFTER, meta=meta), lost())
+    explained = explain_loss(timeline(AFTER, meta=UNCLEAN), lost())
     assert explained.cause == "unclean-election"
     sentences = " | ".join(fact.sentence for fact in explained.chain)
     assert "the ISR of orders-0 shrank to [1]" in sentences
@@ -78,9 +80,8 @@ def test_a_leader_that_was_replaced_at_once_lost_nothing(replaced, cause):
 
 
 def test_an_election_from_the_isr_is_not_unclean():
-    meta = metadata((9, {"leader": 2, "isr": [2]}))
-    assert explain_loss(timeline(AFTER, meta=meta), lost()).cause == "unknown"
-    assert explain_loss(timeline(AFTER, meta=meta), lost(acks="1")).cause == "single-ack-failover"
+    assert explain_loss(timeline(AFTER, meta=TWO_LEADS), lost()).cause == "unknown"
+    assert explain_loss(timeline(AFTER, meta=TWO_LEADS), lost(acks="1")).cause == "single-ack-failover"
 
 
 def test_a_zookeeper_controller_logs_that_it_elects_from_outside():
@@ -138,9 +139,8 @@ def test_a_leader_that_went_on_takes_nothing_away():
 
 
 def test_an_unclean_election_that_the_configuration_forbids_was_forced():
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     config = {"unclean.leader.election.enable": False, "min.insync.replicas": 2}
-    explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, meta, config=config), lost())
+    explained = explain_loss(timeline(AFTER, {"replicas": ("1", "2")}, UNCLEAN, config=config), lost())
     assert explained.cause == "unclean-election"
     sentences = [fact.sentence for fact in explained.chain]
     forbidden = sentences.index("unclean.leader.election.enable=false for the topic")
@@ -219,23 +219,21 @@ def test_the_isr_of_a_replaced_leader_is_overruled():
 
 
 def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
-    meta = metadata((9, {"leader": 2, "isr": [2]}))
 
     def measures(**config):
-        return explain_loss(timeline(AFTER, meta=meta, config=config), lost(acks="1")).prevented_by
+        return explain_loss(timeline(AFTER, meta=TWO_LEADS, config=config), lost(acks="1")).prevented_by
 
     assert measures() == ["acks=all together with min.insync.replicas=2"]
     assert measures(**{"min.insync.replicas": 2}) == ["acks=all"]
 
 
 def test_the_chain_has_why_the_others_were_gone():
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = (fault("pause", "2", 2), fault("pause", "1", 6))
-    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=faults), lost()).chain]
+    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=UNCLEAN, faults=faults), lost()).chain]
     assert "pause of broker 2 began" in sentences
     assert "pause of broker 1 began" in sentences
     healed = (faults[0], Fault("heal", "pause", ("2",), 3 * SECOND, 3 * SECOND))
-    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=meta, faults=healed), lost()).chain]
+    sentences = [fact.sentence for fact in explain_loss(timeline(AFTER, meta=UNCLEAN, faults=healed), lost()).chain]
     assert not any("pause" in sentence for sentence in sentences)
 
 
@@ -391,6 +389,6 @@ def test_what_an_isolated_leader_acknowledged_after_its_replacement_is_lost_by_t
     explained = explain_loss(timeline(tables, about, meta=meta, events=[cut]), late)
     assert explained.cause == "single-ack-failover"
     # A new leader that restarted after the acknowledgement may have lost a record of its own.
-    boot = server_log("2", (17, "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"))
+    boot = server_log("2", (17, BOOT))
     if not is_in_snapshot:
         assert explain_loss(timeline(tables, about, meta=meta, events=[cut, boot]), late).cause == "unknown"

@@ -11,7 +11,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 
 from .replica_texts import logs
-from .timelines import DIFFER, fault, lost, metadata, server_log, timeline
+from .timelines import DIFFER, UNCLEAN, fault, lost, server_log, timeline
 
 LEADS = (
     "INFO [Broker id={0}] Leader orders-0 with topic id Some(x) starts at leader epoch {1} from offset {2} with"
@@ -110,19 +110,17 @@ def test_one_leader_may_have_held_records_of_an_earlier_epoch():
 
 def test_what_was_lost_before_or_written_later_keeps_its_cause():
     """An unclean election lost b in epoch 1; brokers 2 and 3 both led epoch 2, which began above it."""
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     lines = (leads("2", 9), leads("2", 20, epoch=2, start=2), leads("3", 22, epoch=2, start=2))
-    found = split(*lines, text="1: 0a 1b\n2: 0a 1x@1\n3: 0a 1x@1", leader="2", meta=meta)
+    found = split(*lines, text="1: 0a 1b\n2: 0a 1x@1\n3: 0a 1x@1", leader="2", meta=UNCLEAN)
     assert found.led_by_two == {2}
     assert explain_loss(found, lost()).cause == "unclean-election"
 
 
 def test_while_two_brokers_lead_one_controllers_records_prove_no_cause():
     """Broker 2 may have acknowledged b, as it led, too; no copy has b. Without its line, the election is the cause."""
-    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
 
     def explained(*lines):
-        return explain_loss(split(*lines, text="2: 0a 1x@1", leader="2", meta=meta), lost(at=8))
+        return explain_loss(split(*lines, text="2: 0a 1x@1", leader="2", meta=UNCLEAN), lost(at=8))
 
     assert explained(leads("2", 9)).cause == "unclean-election"
     led = explained(leads("1", 7), leads("2", 9))

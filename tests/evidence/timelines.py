@@ -63,6 +63,9 @@ def of_format_v1(text):
 
 
 DIFFER = Lost("orders", 0, 1, 1, 1)
+# The ISR was [1, 2] until broker 2 left it at 4 s, and broker 2 was elected at 9 s.
+UNCLEAN = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+TWO_LEADS = metadata((9, {"leader": 2, "isr": [2]}))
 AFTER = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
 LEADS = (
     'INFO Selected new leader and ISR {"leader":%d,"leader_epoch":%d,"isr":[%s]} for offline partition [orders,0] (x)'
@@ -72,6 +75,7 @@ NO_ISR_ALIVE = (
     "Elect leader 2 from live brokers 2. There's potential data loss. (x)"
 )
 LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
+BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
 CUT = "INFO Truncating log orders-0 to offset %d. (kafka.log.Log)"
 
 

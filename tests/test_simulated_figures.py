@@ -1,4 +1,4 @@
-"""The owners of partitions in a group as the plots show them: against what the simulator knows."""
+"""Owners of partitions in a group, and transactions, as the plots show them: against what the simulator knows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, style
+from logjudge.plots.transactions import MAX_ROWS
 
 Record = dict[str, Any]
 GROUP_EVENTS = ("assign", "commit", "crash")
@@ -101,3 +102,36 @@ def test_a_run_without_a_group_has_no_such_picture(tmp_path: Path) -> None:
     figures = figures_of(written_run("min-insync-2", tmp_path).folder)
     assert PLOTS["owners"].subjects(figures) == []
     style.save(draw("owners", figures, {}), tmp_path / "x.svg")
+
+
+@pytest.mark.parametrize(("name", "held"), [("txn-hanging", None), ("txn-coordinator-failover", 7_000_000_000)])
+def test_the_longest_transaction_and_what_waits_behind_it(name: str, held: int | None, tmp_path: Path) -> None:
+    written = written_run(name, tmp_path)
+    figures = figures_of(written.folder)
+    subject = PLOTS["transactions"].subjects(figures)[0]
+    part = next(part for part in figures["partitions"] if part["name"] == subject["partition"])
+    shown, ends = part["transactions"]["shown"], part["transactions"]["ends"]
+    replica = written.cluster.leader_replica(part["partition"])
+    assert replica is not None
+    assert ends[-1][1:] == [replica.log.end, replica.stable_end]
+    assert all(stable <= end for _, end, stable in ends)
+    is_open = [one for one in shown if one["ended"] is None]
+    if held is None:
+        assert [(one["first"], one["marker"]) for one in is_open] == [(replica.stable_end, None)]
+    else:
+        assert is_open == []
+        longest = max(shown, key=lambda one: one["ended"] - one["began"])
+        assert longest["ended"] - longest["began"] > held
+        assert longest["began"] < longest["prepared"] < longest["ended"]
+        assert min(stable for time, _, stable in ends if longest["began"] < time < longest["ended"]) <= longest["first"]
+    outcomes = {batch.base for batch in replica.log.batches() if batch.producer == -2}
+    assert {one["marker"] for one in shown} <= {*outcomes, None}
+    figure = draw("transactions", figures, subject)
+    assert len(figure.axes[1].get_yticklabels()) == MAX_ROWS
+    style.save(figure, tmp_path / "x.svg")
+
+
+def test_a_run_without_transactions_has_no_such_picture(tmp_path: Path) -> None:
+    figures = figures_of(written_run("min-insync-2", tmp_path).folder)
+    assert PLOTS["transactions"].subjects(figures) == []
+    style.save(draw("transactions", figures, {"partition": figures["partitions"][0]["name"]}), tmp_path / "x.svg")

@@ -1,4 +1,4 @@
-"""Records that consumers find in another partition than they were sent to."""
+"""Records that consumers should not have found: of another partition, or aborted or failed."""
 
 from __future__ import annotations
 
@@ -46,3 +46,17 @@ def test_nothing_is_a_phantom_in_a_topic_without_recorded_sends(tmp_path: Path) 
     history = parse("p:a@0 c:<b@0 end=1 final:<a@0")
     others = [{**event, "topic": "y"} if event["f"] == "send" else event for event in history.events]
     assert phantoms(judge(replace(history, events=others), tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("history", "outcome"),
+    [
+        ("{c.isolation.level=read_committed} p:(a@0,b@1)! c:<a@0,b@1", "the transaction aborted"),
+        ("{c.isolation.level=read_committed} p:(a@0)! p:(b@2)! c:<a@0,b@2", "the 2 transactions aborted"),
+        ("p:a! c:<a@0", "the send failed"),
+        ("p:a! p:b! c:<a@0,b@1", "the 2 sends failed"),
+    ],
+)
+def test_the_number_of_transactions_and_sends_is_named(history: str, outcome: str, tmp_path: Path) -> None:
+    [finding] = [one for one in judge(history, tmp_path).findings if one["rule"] == "aborted-read"]
+    assert finding["sentence"].endswith(f"but {outcome}")
