@@ -24,8 +24,7 @@ from .duplicate_dumps import dumps_to_judge
 from .foreign_files import without_foreign_files
 from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
-from .log_owner import logs_in, writer_of
-from .log_prefixes import is_undated
+from .log_prefixes import is_undated, logs_in, writer_of
 from .missing_segments import SEGMENT, Folders, FoundFile, missing_segments, unreadable_parts, without_copies
 from .parts import Part
 from .server_log import split_log

@@ -1,6 +1,6 @@
 """Which files may be brokers' logs, by their names: Kafka's own, rotated by log4j or logrotate, or any other.
 
-A name that is not Kafka's own only counts if the content is a broker's (log_owner.py).
+A name that is not Kafka's own only counts if the content is a broker's (log_prefixes.py).
 """
 
 from __future__ import annotations

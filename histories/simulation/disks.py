@@ -9,10 +9,9 @@ from ...models.replication.cluster import Cluster
 from ...models.replication.config import Config
 from ...models.replication.keys import Keys
 from ...models.replication.sizes import batch_sizes
-from .group_log import group_content
+from .coordinator_logs import group_content, transaction_content
 from .names import kraft_properties, uuid
 from .segments import copies_of, values_of, write_segments
-from .transaction_log import transaction_content
 
 
 def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:

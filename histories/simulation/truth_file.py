@@ -8,7 +8,6 @@ from typing import Any
 
 from ...models.exploration.group_truth import count_repeats, group_truth
 from ...models.exploration.processing_truth import processing_truth
-from ...models.exploration.transaction_truth import transaction_truth
 from ...models.exploration.truth import (
     LostAck,
     Repeat,
@@ -19,6 +18,7 @@ from ...models.exploration.truth import (
     losses,
     missing_everywhere,
     offset_regressions,
+    transaction_truth,
 )
 from ...models.replication.acks import Ack
 from ...models.replication.cluster import Cluster

@@ -1,4 +1,4 @@
-"""Finds the losses of a finished run with their causes, and divergence, duplicates and reordering.
+"""Finds the losses of a finished run with their causes, and divergence, duplicates, reordering and transactions.
 
 Results are ranges of offsets, so a large loss is a short list.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..replication.acks import Ack, Loss, Ranges, missing_parts, value_ranges
 from ..replication.cluster import Cluster
@@ -264,3 +264,27 @@ def divergences(cluster: Cluster) -> Divergences:
             if ranges:
                 found.setdefault(partition, {})[(one, other)] = ranges
     return found
+
+
+def transaction_truth(cluster: Cluster) -> dict[str, Any] | None:
+    """Numbers of transactions by stored decision and by the producer's outcome, and the partitions with a hanging one.
+
+    None if the run has no transactions.
+    """
+    if not cluster.config.transactional:
+        return None
+    ledger = cluster.transactions
+    decisions = [transaction.decision for transaction in ledger.transactions]
+    outcomes = [transaction.outcome for transaction in ledger.transactions]
+    return {
+        "committed": decisions.count("commit"),
+        "aborted": decisions.count("abort"),
+        "undecided": decisions.count(""),
+        "known_as": {outcome or "none": outcomes.count(outcome) for outcome in sorted(set(outcomes))},
+        "timed_out": ledger.timed_out,
+        "fenced": ledger.fenced,
+        "hanging": {
+            cluster.config.log_name(partition): [stable, mark]
+            for partition, stable, mark in cluster.open_transactions()
+        },
+    }

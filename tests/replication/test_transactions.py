@@ -14,7 +14,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.search import Space
-from logjudge.models.exploration.transaction_truth import transaction_truth
+from logjudge.models.exploration.truth import transaction_truth
 from logjudge.models.replication.config import ConfigError
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.scenario import Scenario

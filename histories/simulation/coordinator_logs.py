@@ -1,11 +1,15 @@
-"""The records of __consumer_offsets as bytes: OffsetCommit and GroupMetadata, in the simulated release's versions.
+"""The records of __consumer_offsets and __transaction_state as bytes.
 
-Those of KIP-848's protocol are flexible, of version 0, as in Kafka's
-group-coordinator/src/main/resources/common/message/ConsumerGroup*.json.
+OffsetCommit and GroupMetadata are in the simulated release's versions. Those of KIP-848's protocol are flexible, of
+version 0, as in Kafka's group-coordinator/src/main/resources/common/message/ConsumerGroup*.json. Transactions have
+version 0 of their values.
+
+Simplification: with transactions v2 Kafka writes version 1, which adds tagged fields.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from ...models.replication.cluster import Cluster
@@ -18,6 +22,7 @@ from ...models.replication.coordinators.group_requests import (
     TargetRecord,
 )
 from ...models.replication.coordinators.reconciliation import STABLE, UNRELEASED, UNREVOKED
+from ...models.replication.coordinators.transaction_requests import EMPTY, STATES
 from ...models.replication.storage.batches import Batch
 from ..evidence.group_records import (
     ASSIGNMENT,
@@ -37,6 +42,7 @@ from ..evidence.group_records import (
     Schema,
 )
 from ..evidence.record_schema import Field, write_fields, write_versioned
+from ..evidence.transaction_records import KEY, VALUE
 from .names import epoch_ms, uuid
 from .segments import Content
 
@@ -46,7 +52,7 @@ WRITTEN = {
     TARGET_EPOCH_KEY: SCHEMAS[EPOCH_KEY],
     TARGET_KEY: Schema(MEMBER_KEY_FIELDS, (Field("topicPartitions", "[]", of=OWNED_TOPIC),), 0, 0),
 }
-STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
+MEMBER_STATES = {STABLE: 0, UNREVOKED: 1, UNRELEASED: 2}  # MemberState
 
 
 def group_content(cluster: Cluster, magic: int) -> Content:
@@ -145,7 +151,7 @@ def _kind_and_value(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[st
         return CURRENT_KEY, {
             "memberEpoch": current.epoch,
             "previousMemberEpoch": current.previous,
-            "state": STATES[current.state],
+            "state": MEMBER_STATES[current.state],
             "assignedPartitions": topic(current.assigned),
             "partitionsPendingRevocation": topic(current.revoking),
         }
@@ -157,3 +163,26 @@ def _classic_member(config: Config) -> dict[str, Any]:
     subscription = write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []})
     protocol = {"name": config.strategy, "metadata": subscription}
     return {"sessionTimeoutMs": config.group_session // 1000, "supportedProtocols": [protocol]}
+
+
+def transaction_content(cluster: Cluster) -> Content:
+    """The content of the transaction coordinator's log."""
+
+    def content(batch: Batch, index: int) -> tuple[bytes, bytes]:
+        record = cluster.coordinator_logs.transaction_records[batch.first + index]
+        topics = [
+            {"topic": topic, "partitionIds": [number for _, number in places]}
+            for topic, places in groupby(map(cluster.config.topic_of, record.partitions), key=lambda place: place[0])
+        ]
+        value = {
+            "producerId": record.pid,
+            "producerEpoch": record.epoch,
+            "transactionTimeoutMs": record.timeout // 1000,
+            "transactionStatus": STATES[record.state],
+            "transactionPartitions": None if record.state == EMPTY else topics,
+            "transactionLastUpdateTimestampMs": epoch_ms(record.updated),
+            "transactionStartTimestampMs": epoch_ms(record.started) if record.started >= 0 else -1,
+        }
+        return write_versioned(0, KEY, {"transactionalId": record.id}), write_versioned(0, VALUE, value)
+
+    return content
