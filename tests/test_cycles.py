@@ -232,11 +232,15 @@ TWO_PARTITIONS = """{"time":1,"process":"p","op":0,"type":"invoke","f":"txn","op
 """
 
 
-def test_a_cycle_over_two_partitions_names_its_steps(tmp_path: Path) -> None:
-    (tmp_path / "history.jsonl").write_text(TWO_PARTITIONS)
+def two_partitions(folder: Path) -> Run:
+    (folder / "history.jsonl").write_text(TWO_PARTITIONS)
     levels = {name: {"isolation.level": "read_committed"} for name in "pq"}
-    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "processes": levels}))
-    results = judge_run(open_run(tmp_path))
+    (folder / "run.json").write_text(json.dumps({"format": 1, "processes": levels}))
+    return open_run(folder)
+
+
+def test_a_cycle_over_two_partitions_names_its_steps(tmp_path: Path) -> None:
+    results = judge_run(two_partitions(tmp_path))
     (finding,) = results.findings().to_dicts()
     assert finding["sentence"] == (
         "T1 (p), T2 (q): T1 wrote a at orders-0@5, T2 read it; T2 wrote b at orders-1@9, T1 read it: each must come"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,10 +17,9 @@ from logjudge.analysis.engines.spark import blocks
 from logjudge.analysis.rules.cycles import find_cycles
 from logjudge.analysis.transactions.cycles import Cycles, cycles_of, cycles_of_slices
 from logjudge.analysis.transactions.windows import moment
-from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import MAX_INT64
-from test_cycles import TWO_PARTITIONS, frame, graph
+from test_cycles import frame, graph, two_partitions
 
 LOW = pl.min_horizontal(moment("source"), moment("target"))
 
@@ -83,10 +81,7 @@ def test_the_store_finds_what_a_search_in_memory_finds(in_memory: bool, monkeypa
 
 def test_a_run_finds_the_cycle_of_dependencies_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dependency_store, "MAX_BYTES", 0)
-    (tmp_path / "history.jsonl").write_text(TWO_PARTITIONS)
-    levels = {name: {"isolation.level": "read_committed"} for name in "pq"}
-    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "processes": levels}))
-    assert judge_run(open_run(tmp_path)).findings()["rule"].to_list() == ["G1c"]
+    assert judge_run(two_partitions(tmp_path)).findings()["rule"].to_list() == ["G1c"]
 
 
 def test_spark_gets_the_dependencies_in_blocks_that_fit_into_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,23 +92,19 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
 def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
     """Leader epochs that two brokers led, by their own lines."""
     for epoch, leaders in epochs_with_two_leaders(logs.log_events):
-        yield _two_leaders(logs, epoch, leaders)
-
-
-def _two_leaders(logs: ReplicaLogs, epoch: int, leaders: dict[str, Row]) -> Finding:
-    claims = {name: f"broker {name} from offset {row['offset']}" for name, row in leaders.items()}
-    names = sorted(leaders)
-    offsets = [row["offset"] for row in leaders.values()]
-    return finding(
-        logs,
-        f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
-        (min(offsets), max(offsets)),
-        [
-            Evidence(f"epoch {epoch}: {claims[name]}", source=row["file"], line=row["line"])
-            for name, row in leaders.items()
-        ],
-        brokers=names,
-    )
+        claims = {name: f"broker {name} from offset {row['offset']}" for name, row in leaders.items()}
+        names = sorted(leaders)
+        offsets = [row["offset"] for row in leaders.values()]
+        yield finding(
+            logs,
+            f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
+            (min(offsets), max(offsets)),
+            [
+                Evidence(f"epoch {epoch}: {claims[name]}", source=row["file"], line=row["line"])
+                for name, row in leaders.items()
+            ],
+            brokers=names,
+        )
 
 
 def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evidence: Evidence) -> Finding:

@@ -15,9 +15,8 @@ from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.later_epochs import may_have_returned
+from ..partitions.later_epochs import may_have_returned, with_other_value
 from ..partitions.open_transactions import values_in_leaders_log
-from ..partitions.other_values import with_other_value
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
 from ..replicas.resolved_outcomes import COMPACTED

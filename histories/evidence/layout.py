@@ -20,8 +20,7 @@ from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
 from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
-from .duplicate_dumps import dumps_to_judge
-from .foreign_files import without_foreign_files
+from .foreign_files import dumps_to_judge, without_foreign_files
 from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_prefixes import is_undated, logs_in, writer_of

@@ -137,13 +137,19 @@ def test_truncation_to_the_high_watermark_loses_a_commit() -> None:
     assert set(breaches(cluster, INVARIANTS)) >= {"no-commit-loss"}
 
 
-@pytest.mark.parametrize("name", ["group-coordinator-failover", "group-zombie-member"])
-def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
-    written = write_bundle(load(name), tmp_path / "run")
+def judged_valid(name: str, folder: Path) -> WrittenBundle:
+    """A scenario, in which the judge finds no breach."""
+    written = write_bundle(load(name), folder / "run")
     report = verdict_of_run(written.folder)
     assert report["verdict"] == "valid"
     rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
     assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
+    return written
+
+
+@pytest.mark.parametrize("name", ["group-coordinator-failover", "group-zombie-member"])
+def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
+    written = judged_valid(name, tmp_path)
     truth = json.loads((written.folder / "truth.json").read_text())["group"]
     groups = written_group_log(written)
     assert groups.filter(groups["kind"] == "generation")["generation"].n_unique() == truth["generations"]

@@ -29,7 +29,7 @@ from logjudge.models.replication.coordinators.reconciliation import (
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.scenario import Scenario
 
-from .test_consumer_groups import INVARIANTS, QUICK
+from .test_consumer_groups import INVARIANTS, QUICK, judged_valid
 from .test_consumer_groups import scenario as classic
 
 CLASSIC_SETTINGS = (
@@ -227,11 +227,7 @@ def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
 
 @pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static", "group-both-protocols"])
 def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) -> None:
-    written = write_bundle(load(name), tmp_path / "run")
-    report = verdict_of_run(written.folder)
-    assert report["verdict"] == "valid"
-    rules = ("ownership", "commit-fenced", "consumer-loss", "commit-regression", "commit-beyond-end")
-    assert {rule: report["rules"][rule]["verdict"] for rule in rules} == dict.fromkeys(rules, "valid")
+    judged_valid(name, tmp_path)
 
 
 def judged_rules(seed: int, variant: str, folder: Path, setting: str) -> tuple[set[str], set[str]]:
