@@ -1,9 +1,11 @@
-"""A late write that real brokers accepted, as terminal, report and plot show it."""
+"""Evidence as it is shown: a late write that real brokers accepted in terminal, report and plot; times of records."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,3 +94,19 @@ def test_its_transaction_is_drawn(judged: tuple[str, str, Path]) -> None:
         assert high < figures["span"][1] / 1e9
         assert sheet.get_suptitle() == "x-0: aborted-read, torn-transaction of tx-t @4"
     assert any(text.get_text() == ", ".join(late["findings"]) for text in sheet.axes[1].texts)
+
+
+@pytest.mark.parametrize(("started", "date"), [("2026-11-21", ""), ("2099-01-01", "2026-11-21 ")])
+def test_a_time_of_a_record_has_its_date_if_that_is_not_the_date_of_the_run(
+    unpacked: Callable[[str], Path], tmp_path: Path, started: str, date: str
+) -> None:
+    run_folder = shutil.copytree(unpacked("unclean-election-a"), tmp_path / "run")
+    config = json.loads((run_folder / "run.json").read_text())
+    config["started_at"] = f"{started}T09:00:00.000Z"
+    (run_folder / "run.json").write_text(json.dumps(config))
+    time = r"(2026-11-21 )?\d\d:\d\d:\d\d\.\d{3}Z? +"
+    shown = re.findall(rf"broker \d +\d+ +{time}", invoke("explain", run_folder, "orders-0@300").stdout)
+    compared = re.findall(rf"\be\d+ {time}", invoke("diff", run_folder, "orders-0").stdout)
+    assert shown
+    assert compared
+    assert {*shown, *compared} == {date}
