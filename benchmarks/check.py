@@ -46,18 +46,22 @@ print("FIGURES", wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000)
 """
 
 
+def figures_of(*words: str) -> list[float]:
+    """What a process of Python printed behind FIGURES."""
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
+    if line is None:
+        raise SystemExit(done.stderr[-3000:])
+    return [float(figure) for figure in line.split()[1:]]
+
+
 def judge(run: Path, engine: str) -> tuple[float, float, float]:
     """Wall seconds, CPU seconds and peak MB of the process that judges a valid run, without reports.
 
     `engine` is "polars", "unscreened" (polars, every partition by all rules), "one task" (of Spark, on this machine),
     or Spark's master, for many tasks.
     """
-    words = [sys.executable, "-c", PROGRAM, str(run), engine]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
-    if line is None:
-        raise SystemExit(done.stderr[-3000:])
-    wall, cpu, peak = map(float, line.split()[1:])
+    wall, cpu, peak = figures_of("-c", PROGRAM, str(run), engine)
     return wall, cpu, peak
 
 

@@ -13,13 +13,12 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from check import figures_of
 from logjudge.histories.readers.parquet import write, writer
 from logjudge.histories.tables import EVENTS, complete
 
@@ -122,12 +121,7 @@ def _ends(operations: int, time: int) -> pl.DataFrame:
 
 def measure(run: Path, master: str, whole: bool) -> list[float]:
     """Wall and CPU seconds, peak MB, findings and records of the process that judges a run, without reports."""
-    words = [sys.executable, "-c", PROGRAM, str(run), master, "whole" if whole else ""]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    line = next((line for line in done.stdout.splitlines() if line.startswith("FIGURES")), None)
-    if line is None:
-        raise SystemExit(done.stderr[-3000:])
-    return [float(figure) for figure in line.split()[1:]]
+    return figures_of("-c", PROGRAM, str(run), master, "whole" if whole else "")
 
 
 def main() -> None:
