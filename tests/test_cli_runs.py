@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -19,6 +18,7 @@ from logjudge.cli import judging_processes
 from logjudge.cli.judging import Judged, Task
 from logjudge.cli.runs import names_of, render, write_index
 from logjudge.histories.errors import MissingComponentError, UsageError
+from report_pages import Page
 
 
 def check(*paths: Path, out: Path, options: tuple[str, ...] = ()) -> Result:
@@ -100,19 +100,7 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     folder = f"{tmp_path}/{name.replace('/', '')}"
     runs = [Judged(name, name, folder, began, 1.0, report, name), Judged("x", "x", "", began, 1.0, None, name)]
 
-    class Page(HTMLParser):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tags: set[str] = set()
-            self.links: list[str] = []
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.tags.add(tag)
-            self.links += [str(value) for key, value in attrs if key == "href"]
-            assert not any(key.startswith("on") for key, _ in attrs)
-
-    page = Page()
-    page.feed(text := write_index(str(tmp_path), runs).read_text())
+    page = Page(text := write_index(str(tmp_path), runs).read_text())
     assert {*re.findall(r"var\((--[\w-]+)\)", text)} <= {*re.findall(r"(--[\w-]+):", text)}  # or it has a default
     assert not page.tags & {"script", "svg", "img", "b onload"}
     assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]

@@ -12,10 +12,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from logjudge.histories.evidence.segments import RawRecord
-from logjudge.histories.evidence.transaction_records import decode
+from logjudge.histories.evidence.transaction_records import TransactionRecord, decode
 
 LIBS = os.environ.get("KAFKA_LIBS", "")
 needs_kafka = [
@@ -45,15 +46,21 @@ def dumps(*options: str, files: Iterable[Path]) -> dict[Path, list[str]]:
     return found
 
 
-def assert_decoded_alike(raw: RawRecord, line: str) -> None:
-    """The line is that of `--transaction-log-decoder` of Kafka 4.1."""
+def decoded(raw: RawRecord, line: str) -> tuple[TransactionRecord, dict[str, Any], re.Match[str]]:
+    """A record of __transaction_state and its value, and the parts of the line that Kafka's decoder prints of it."""
     record = decode(raw.key or b"", raw.value)
     assert record is not None
     assert record.value is not None
     found = re.fullmatch(r"\| offset: (\d+) CreateTime: (\d+) .*?key: (.*) payload: (.*)", line)
     assert found
     assert (raw.offset, raw.timestamp) == (int(found[1]), int(found[2]))
+    return record, record.value, found
+
+
+def assert_decoded_alike(raw: RawRecord, line: str) -> None:
+    """The line is that of `--transaction-log-decoder` of Kafka 4.1."""
+    record, value, found = decoded(raw, line)
     assert json.loads(found[3])["data"] == {"transactionalId": record.transactional_id}
     payload = json.loads(found[4])["data"]
     payload["transactionPartitions"] = payload["transactionPartitions"] or []
-    assert {name: record.value[name] for name in payload} == payload
+    assert {name: value[name] for name in payload} == payload

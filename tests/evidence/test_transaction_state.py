@@ -21,7 +21,7 @@ from logjudge.histories.evidence.transaction_log import read_transaction_log
 from logjudge.histories.evidence.transaction_records import decode
 from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 
-from .kafka_tools import assert_decoded_alike
+from .kafka_tools import assert_decoded_alike, decoded
 from .transaction_logs import SEGMENT, STARTED, Step, state_log, transaction_key, transaction_value
 
 DATA = Path(__file__).parent / "data" / "transactions"
@@ -49,13 +49,7 @@ def test_agrees_with_kafkas_decoder_record_by_record() -> None:
 
 def test_agrees_with_the_decoder_of_kafka_3() -> None:
     for raw, line in dumped("3.9.1"):
-        record = decode(raw.key or b"", raw.value)
-        assert record is not None
-        assert record.value is not None
-        value = record.value
-        found = re.fullmatch(r"\| offset: (\d+) CreateTime: (\d+) .*?key: (.*) payload: (.*)", line)
-        assert found
-        assert (raw.offset, raw.timestamp) == (int(found[1]), int(found[2]))
+        record, value, found = decoded(raw, line)
         places = {f"{topic}-{partition}" for topic, partition in record.partitions}  # as Kafka prints them: a set
         assert found[3] == f"transaction_metadata::transactionalId={record.transactional_id}"
         listed = re.search(r"partitions=\[(.*?)\],", found[4])
