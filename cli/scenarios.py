@@ -156,8 +156,9 @@ def compare() -> None:
 def placement(path: Path | None) -> None:
     """Compare the spread of a dead broker's load under each assignment of replicas (Markdown table)."""
     from ..models.exploration import load_spread
+    from ..models.replication.placement import ASSIGNMENTS
 
-    found = load_spread.spreads()
+    found = [load_spread.spread(name) for name in ASSIGNMENTS]
     click.echo(load_spread.INTRODUCTION + "\n")
     click.echo(load_spread.table(found))
     if path is not None:

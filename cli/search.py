@@ -54,7 +54,10 @@ def _space_options(command: Command) -> Command:
     @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
     @wraps(command)
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
-        kinds = tuple(kind.strip() for kind in faults.split(",")) if faults else default_kinds(variant)
+        # By default the faults that every log must survive, and those that this variant is known not to survive.
+        kinds = (*SURVIVABLE, *(kind for kind in VARIANTS[variant].needs if kind not in SURVIVABLE))
+        if faults:
+            kinds = tuple(kind.strip() for kind in faults.split(","))
         for kind in (kind for kind in kinds if kind not in PATTERNS):
             raise unknown_name("fault", repr(kind), PATTERNS, "`logjudge simulate --help`")
         return command(**options, space=Space(variant, kinds, dict(option(text) for text in settings)))
@@ -153,11 +156,6 @@ def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> No
     except OSError as error:
         raise UsageError(f"--out {path}: cannot write ({error.strerror})") from error
     click.echo(f"written to {path} and {plot}; replay it with: logjudge simulate --config {path} --out RUN")
-
-
-def default_kinds(variant: str) -> tuple[str, ...]:
-    """The faults that every log must survive, and those that this variant is known not to survive."""
-    return (*SURVIVABLE, *(kind for kind in VARIANTS[variant].needs if kind not in SURVIVABLE))
 
 
 def search(

@@ -12,7 +12,6 @@ from ..replication.cluster import Cluster
 from ..replication.config import SECOND
 from ..replication.events import ClusterEvent
 from ..replication.faults.fault import Fault
-from ..replication.placement import ASSIGNMENTS
 from ..replication.scenario import Scenario
 
 BROKERS, DEAD = 5, 1
@@ -83,11 +82,6 @@ def _records(cluster: Cluster, leaders: Leaders, brokers: list[int]) -> dict[int
             if batch.time in MEASURED:
                 count[leaders[partition, batch.epoch][1]] += batch.count
     return {broker: count[broker] for broker in brokers}
-
-
-def spreads() -> list[Spread]:
-    """All assignments."""
-    return [spread(name) for name in ASSIGNMENTS]
 
 
 INTRODUCTION = """\
