@@ -180,7 +180,7 @@ def reach_since(time: int, ends: list[tuple[Op, int, Any]], acked: list[Send]) -
 
 def remains(twin: Any, send: Send) -> bool:
     """Is it certainly in the log at the end, as it was not lost, cut off or compacted?"""
-    gone = twin.is_lost(send) or twin.compacted(send.value) or twin.maybe_compacted(send.value)
+    gone = is_gone(twin, send) or twin.compacted(send.value) or twin.maybe_compacted(send.value)
     return not gone and not is_cut_off(twin, send)
 
 
@@ -213,7 +213,59 @@ def is_cut_off(twin: Any, send: Send) -> bool:
     return send.offset is not None and any(
         send.done < other.begun
         for lost in twin.acked
-        if twin.is_lost(lost) and twin.was_truncated(lost) and twin.offset_of(lost.value) <= send.offset
+        if is_gone(twin, lost) and twin.was_truncated(lost) and twin.offset_of(lost.value) <= send.offset
         for other in twin.sends
         if other.offset == twin.offset_of(lost.value) and other.value != lost.value
     )
+
+
+def is_gone(twin: Any, send: Send) -> bool:
+    """Is it lost, or was it truncated after it had been deleted, surely or perhaps?"""
+    is_read = bool(twin.final) and send.value in twin.final["values"]
+    is_placed = twin.offset_of(send.value) is not None and not is_read
+    return twin.is_lost(send) or (is_placed and bool(deleted_first(twin, send)))
+
+
+def deleted_first(twin: Any, send: Send) -> str:
+    """Was a truncated record deleted before any sign of the truncation? "surely", "perhaps" or "" for no."""
+    offset = twin.offset_of(send.value)
+    reads = [read.done for read in twin.reads if read.value == send.value]
+    if not twin.was_truncated(send):
+        return ""
+    signs: list[tuple[int, int]] = []  # of the truncation: it came not before the first time, but before the second
+    for other in twin.values_by_offset()[offset] - {send.value}:
+        known = [read.done for read in twin.reads if (read.offset, read.value) == (offset, other)]
+        known += [one.done for one in twin.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
+        if known and min(known) > min([*reads, *([send.done] if send.offset is not None else [])]):
+            signs.append((min([one.begun for one in twin.sends if one.value == other], default=-1), min(known)))
+    for op, end in twin.log_ends:
+        if (
+            op.begun > max([send.done, *reads])
+            and end <= offset
+            and reach_since(op.begun, twin.ends, twin.acked) < offset
+        ):
+            signs.append((op.begun, op.done))
+    deletions = [(op, deleted_below(op)) for op in twin.ops]
+    reach = max(end for _, end, _ in [*twin.ends, (None, 0, None)])
+    reach = max([reach, *(one.offset + 1 for one in (*twin.sends, *twin.reads) if one.offset is not None)])
+    deletions = [(op, start) for op, start in deletions if min(start, reach) > offset]
+    requested = [op.done for op, start in deletions if op.outcome == "ok" and start <= reach]
+    reported = [(op.done, start) for op, end, start in twin.ends if start is not None and offset < start <= end]
+    requested += [done for done, start in reported if any(op.begun <= done and at >= start for op, at in deletions)]
+    for passed in (
+        min(requested, default=FOREVER),
+        min([*requested, *(done for done, _ in reported)], default=FOREVER),
+    ):
+        if max([send.done, *reads]) <= passed <= min((begun for begun, _ in signs), default=-1):
+            return "surely"
+    first = min((op.begun for op, _ in deletions), default=FOREVER)
+    is_possible = first < min((known for _, known in signs), default=FOREVER) and send.begun <= min(
+        requested, default=FOREVER
+    )
+    return "perhaps" if is_possible and any(send.begun <= op.done for op, _ in deletions) else ""
+
+
+def deleted_below(op: Op) -> int:
+    """The offset of a delete-records that did not fail; 0 for other operations."""
+    fault = op.event.get("fault", {})
+    return int(fault["offsets"]["0"]) if fault.get("kind") == "delete-records" and op.outcome != "fail" else 0

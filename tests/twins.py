@@ -147,9 +147,10 @@ class Twin:
                 held.setdefault(entry.offset, set()).add(entry.value)
         return held
 
-    def legally_gone(self, value: str) -> bool:
-        offset = self.offset_of(value)
-        return (offset is not None and offset < self.start) or self.compacted(value)
+    def legally_gone(self, send: Send) -> bool:
+        offset = self.offset_of(send.value)
+        below = offset is not None and (offset < self.start or twin_events.deleted_first(self, send) == "surely")
+        return below or self.compacted(send.value)
 
     def maybe_compacted(self, value: str) -> bool:
         """Is it a tombstone of a topic without a recorded cleanup.policy, or perhaps the older record of its key?"""
@@ -223,7 +224,7 @@ class Twin:
 
     def vanished(self) -> set[int]:
         """Offsets at or after the first truncated one that have no known record at the end."""
-        truncated = {send.value for send in self.acked if self.is_lost(send) and self.was_truncated(send)}
+        truncated = {send.value for send in self.acked if twin_events.is_gone(self, send) and self.was_truncated(send)}
         first = min((self.offset_of(value) for value in truncated), default=FOREVER)
         final = {read.offset for read in self.reads if read.process == "final"} if self.final else set()
         remaining = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
@@ -238,8 +239,8 @@ class Twin:
         if offset is None or (final and value in final["values"]):
             return False
         if self.was_truncated(send) and not (self._compacts() and any(True for _ in self._rivals(value))):
-            return True
-        if self.legally_gone(value) or offset < self.possible_start or self.maybe_compacted(value):
+            return not twin_events.deleted_first(self, send)
+        if self.legally_gone(send) or self._is_removable(send, offset) or self.maybe_compacted(value):
             return False
         last = max([send.done] + [read.done for read in reads])
         if final:
@@ -280,7 +281,7 @@ class Twin:
         for send in self.acked if self.final and self.final["complete"] else []:
             offset = self.offset_of(send.value)
             # Any move of the log start may have removed a record of unknown offset.
-            gone = self.is_lost(send) or self.legally_gone(send.value) or self._is_removable(send, offset)
+            gone = self.is_lost(send) or self.legally_gone(send) or self._is_removable(send, offset)
             first_hidden = self.final["first_hidden"]  # type: ignore[index]
             hidden = first_hidden < FOREVER if offset is None else offset >= first_hidden
             gone = gone or self.maybe_compacted(send.value) or hidden
@@ -295,12 +296,11 @@ class Twin:
         return send.done >= final["until"] or (beyond and requested is not None and send.done >= requested)
 
     def _is_removable(self, send: Send, offset: int | None) -> bool:
-        if offset is not None:
-            return offset < self.possible_start
-        moves = [op.done for op in self.ops if op.event.get("fault", {}).get("kind") == "delete-records"]
+        moves = [op.done for op in self.ops if twin_events.deleted_below(op) > 0]
         moves += [op.done for op, _, start in self.ends if start]
         named = self.assumed and any(positions_set_by(self.ops, "final"))
-        return self.possible_start > 0 and (named or any(send.begun <= done for done in moves))
+        named = named or (offset is not None and self.final is not None and offset < self.final["begin"])
+        return self.possible_start > (offset or 0) and (named or any(send.begun <= done for done in moves))
 
     def _identity(self) -> Iterator[Breach]:
         places: dict[str, set[int]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twin_events import Op, Read, places, reads_of
+from twin_events import Op, Read, is_gone, places, reads_of
 from twins import Breach, Twin
 
 
@@ -181,7 +181,7 @@ def _beyond_end(twin: Twin, members: list[str]) -> Iterator[Breach]:
         known = [entry.offset + 1 for entry in (*twin.sends, *twin.reads) if entry.offset is not None]
         beyond = max([*known, *(end for _, end, _ in twin.ends)]) > final["end"]
         behind = [send for send in twin.acked if (twin.offset_of(send.value) or -1) >= final["end"]]
-        if not beyond or all(twin.is_lost(send) for send in behind):
+        if not beyond or all(is_gone(twin, send) for send in behind):
             begun = max(op.done for op in moves) if moves else min(read.done for read in reads)
             ends.append((begun, final["until"], final["end"]))
     for op, offset in reversed(commits):

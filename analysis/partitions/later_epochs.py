@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from ...histories.tables import MIN_INT64
 from ..timelines.facts import SECOND
 from .absences import replaced_values
 from .partition import Partition
@@ -52,16 +53,22 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
-    """Adds `other`: another value at the same offset that is known from a later time, `other_since` (ns)."""
+    """Adds `other`: another value at the same offset that is known from a later time, `other_since` (ns).
+
+    If there are several it is the last one. None of them was sent before `other_begun`, and one of them was known at
+    `other_known` (ns).
+    """
     if (np.diff(p.entries["offset"].to_numpy()) > 0).all():
-        nothing = {name: pl.lit(None, pl.Int64) for name in ("other_since", "other_at")}
+        nothing = {name: pl.lit(None, pl.Int64) for name in ("other_since", "other_at", "other_begun", "other_known")}
         return sent.with_columns(other=pl.lit(None, pl.String), **nothing)
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
     acks = p.sends.filter(outcome="ok").select("offset", "value", acked="completed", acked_at="at")
+    sent_since = p.possible_sends.group_by("value").agg(begun=pl.col("invoked").min())
     known = (
         crowded.join(reads, on=["offset", "value"], how="left")
         .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
+        .join(sent_since, on="value", how="left")
         .select(
             "offset",
             other="value",
@@ -69,16 +76,33 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
             other_at=pl.when(pl.col("acked").is_null() | (pl.col("first_read") < pl.col("acked")))
             .then("first_read_at")
             .otherwise("acked_at"),
+            begun=pl.col("begun").fill_null(MIN_INT64),
         )
         .drop_nulls("other_since")
     )
     # The newest value of an offset, and the newest other than that: a value's latest other one is one of these.
     ordered = known.sort("other_since", "other_at", maintain_order=True)
+    earliest = pl.col("begun").cum_min(reverse=True).over("offset")  # of this and all later ones
+    others_since = ordered.select("offset", "other_since", other_begun=earliest, other_known="other_since")
     newest = ordered.unique("offset", keep="last", maintain_order=True)
     others = ordered.join(newest, on=["offset", "other"], how="anti", maintain_order="left")
     known = pl.concat([newest, others.unique("offset", keep="last", maintain_order=True)])
-    pairs = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read")).join(known, on="offset")
+    own = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read"))
+    pairs = own.join(known, on="offset")
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
+    # The first of them is later than the first sign of the value itself at the offset.
+    at_offset = ordered.select("offset", "other_since", value="other")
+    first = own.join(later, on="value", how="semi").join(at_offset, on=["offset", "value"]).sort("other_since")
+    first = first.join_asof(
+        others_since,
+        on="other_since",
+        by="offset",
+        strategy="forward",
+        allow_exact_matches=False,
+        check_sortedness=False,
+    )
     latest = latest.select("value", "other", "other_since", "other_at")
+    first = first.unique("value", keep="first", maintain_order=True)
+    latest = latest.join(first.select("value", "other_begun", "other_known"), on="value", how="left")
     return sent.join(latest, on="value", how="left", maintain_order="left")

@@ -6,7 +6,7 @@ refuted by later reads, or concurrent with the final reads; and for retention, w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ class StartEvidence(NamedTuple):
     is_certain: bool
     moved_by: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
     since: int = MIN_INT64  # ns: the earliest such time
+    is_reported: bool = False  # a leader had it at `moved_by`, whatever polls return after a later truncation
 
 
 class LogStart(NamedTuple):
@@ -41,6 +42,7 @@ class LogStart(NamedTuple):
     possible: int
     moved_by: int | None  # ns: the latest time at which it may have moved; None: unbounded
     evidence: tuple[StartEvidence, ...]
+    reported: tuple[StartEvidence, ...]  # by leaders, perhaps of a log that was truncated since
     is_all_gone: bool = False  # the topic was deleted, with records whose offsets are not known
 
     @property
@@ -48,11 +50,34 @@ class LogStart(NamedTuple):
         """An expression on sends: whether the log start passed the record, and nothing known permits that."""
         return ((pl.col("offset") >= self.legal) & (pl.col("offset") < self.certain)).fill_null(False)
 
+    @property
+    def may_follow(self) -> pl.Expr:
+        """An expression on sends: whether the log start may have moved after the record was sent."""
+        return pl.lit(True) if self.moved_by is None else pl.col("invoked") <= self.moved_by
+
     def since(self, offsets: Ints) -> Ints:
         """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
-        starts = sorted(self.evidence, key=lambda start: start.offset)
-        earliest = np.minimum.accumulate(np.array([start.since for start in starts] + [MAX_INT64])[::-1])[::-1]
-        return np.asarray(earliest[np.searchsorted([start.offset for start in starts], offsets, "right")])
+        return _first_above(offsets, ((start.offset, start.since) for start in self.evidence))
+
+    def passed(self, offsets: Ints, *, requested: bool) -> Ints:
+        """The earliest time (ns) at which a leader is known to have started above each offset; MAX_INT64: never.
+
+        With `requested`, only the starts that a recorded delete-records explains.
+        """
+        reported = [start for start in self.reported if start.since > MIN_INT64 or not requested]
+        return _first_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
+
+    def dated_since(self, offsets: Ints) -> Ints:
+        """`since`, only by the evidence that a recorded request or timestamps date."""
+        dated = ((start.offset, start.since) for start in self.evidence if start.since > MIN_INT64)
+        return _first_above(offsets, dated)
+
+
+def _first_above(offsets: Ints, dated: Iterable[tuple[int, int]]) -> Ints:
+    """For each offset the least time of the starts (offset, time) above it; MAX_INT64: there is none."""
+    starts = sorted(dated)
+    earliest = np.minimum.accumulate(np.array([time for _, time in starts] + [MAX_INT64])[::-1])[::-1]
+    return np.asarray(earliest[np.searchsorted([offset for offset, _ in starts], offsets, "right")])
 
 
 class _Bounds:
@@ -100,8 +125,11 @@ def log_start(p: Observations) -> LogStart:
 def log_start_with(p: Observations, collected: int | None) -> LogStart:
     """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
     bounds = _Bounds(p)
-    deletions = [*_starts_of_delete_records(p, bounds)]
-    starts = [*_starts_of_clients(p, bounds), *_starts_of_brokers(p, bounds, collected)]
+    deletions, logged = [*_starts_of_delete_records(p, bounds)], [*_starts_in_server_logs(p, bounds)]
+    clients = [*_starts_of_clients(p, bounds)]
+    has_log = p.replica_logs is not None and is_leader_collected(p.replica_logs)
+    starts = [*clients, *_starts_of_brokers(p, bounds, collected), *(() if has_log else logged)]
+    reported = [*deletions, *(_since_deletion(start, deletions) for start in (*clients, *logged))]
     if p.settings.has_final_reads and not any(start.is_certain for start in (*deletions, *starts)):
         # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
         begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
@@ -119,7 +147,8 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     dated = [start for start in starts if start.is_certain and start.offset > 0]
     excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
     legal = min(certain, max([excluded, *(deletion.offset for deletion in deletions)]))
-    return LogStart(certain, legal, possible, moved, tuple(starts), is_all_gone)
+    reported = [start for start in reported if start.is_reported and start.moved_by is not None]
+    return LogStart(certain, legal, possible, moved, tuple(starts), tuple(reported), is_all_gone)
 
 
 def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:
@@ -143,11 +172,11 @@ def _starts_of_delete_records(p: Observations, bounds: _Bounds) -> Iterator[Star
             yield StartEvidence(reach, False, done, begun)
     for row in p.marks.filter(is_in_time, kind="delete-records").iter_rows(named=True):
         before, begun, done = row["offset"], row["invoked"], row["completed"]
-        certain = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
+        reported = row["outcome"] == "ok" and done is not None and done >= begun and before is not None
         # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
-        certain = certain and before <= reach and (since is None or done <= since)
-        certain = certain and not bounds.refutes(before, done)
-        yield StartEvidence(reach if before is None else min(before, reach), certain, done, begun)
+        reported = reported and before <= reach
+        certain = reported and (since is None or done <= since) and not bounds.refutes(before, done)
+        yield StartEvidence(reach if before is None else min(before, reach), certain, done, begun, reported)
 
 
 def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
@@ -156,14 +185,13 @@ def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEviden
     returned = p.end_offsets.filter(pl.col("start").is_not_null()).select("start", "offset", "invoked", "completed")
     for start, end, begun, done in returned.iter_rows():
         certain = start <= end and (until is None or begun <= until) and not bounds.refutes(start, done)
-        yield StartEvidence(min(start, end), certain, done)
+        yield StartEvidence(min(start, end), certain, done, is_reported=start <= end)
 
 
 def _starts_of_brokers(p: Observations, bounds: _Bounds, collected: int | None) -> Iterator[StartEvidence]:
-    """The start of the leader's collected log, else those that other logs and server.log show."""
+    """The start of the leader's collected log, else the one that other logs show."""
     if collected is None:
         yield from _start_of_replicas(p, bounds)
-        yield from _starts_in_server_logs(p, bounds)
         return
     # Files are copied after the final reads: the offsets that these returned were not deleted yet.
     reached = min(collected, bounds.first_final)
@@ -184,11 +212,11 @@ def _start_of_replicas(p: Observations, bounds: _Bounds) -> Iterator[StartEviden
 
 
 def _starts_in_server_logs(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
-    """Log starts in server.log, if the leader's log was not collected. Certain if the broker led at that time.
+    """Log starts in server.log. Certain if the broker led at that time.
 
     Followers apply retention on their own, so a follower's line only counts if it repeats the leader's log start.
     """
-    if p.timeline is None or (p.replica_logs is not None and is_leader_collected(p.replica_logs)):
+    if p.timeline is None:
         return
     terms = [(term.time, term.leader) for term in p.timeline.terms.values()]
     led = sorted((time, leader) for time, leader in terms if time is not None and leader)
@@ -196,10 +224,10 @@ def _starts_in_server_logs(p: Observations, bounds: _Bounds) -> Iterator[StartEv
         if fact.offset is None or fact.time is None:
             continue
         leader = next((broker for since, broker in reversed(led) if since <= fact.time), None)
-        certain = fact.kind == LEADERS_LOG_START or leader == fact.broker
-        certain = certain and (bounds.until is None or fact.time <= bounds.until) and fact.offset <= bounds.reach
+        reported = (fact.kind == LEADERS_LOG_START or leader == fact.broker) and fact.offset <= bounds.reach
+        certain = reported and (bounds.until is None or fact.time <= bounds.until)
         certain = certain and not bounds.refutes(fact.offset, fact.time)
-        yield StartEvidence(min(fact.offset, bounds.reach), certain, fact.time)
+        yield StartEvidence(min(fact.offset, bounds.reach), certain, fact.time, is_reported=reported)
 
 
 def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]:

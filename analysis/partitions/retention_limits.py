@@ -32,7 +32,7 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
     """
     dated = sorted((offset, time) for offset, time in starts if time is not None)
     sent = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
-    limit = _age_limit(p) if dated and len(sent) else None
+    limit = age_limit(p) if dated and len(sent) else None
     if limit is None:
         return MAX_INT64
     # An offset was gone at the earliest time at which the log started behind it.
@@ -40,12 +40,16 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
     records = record_times(p, sent).join(sent.select("offset"), on="offset", how="semi")
     after = np.searchsorted([offset for offset, _ in dated], records["offset"].to_numpy(), "right")
     is_young = pl.Series(gone[after]) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
-    first = least(records.filter(is_young)["offset"], MAX_INT64)
-    requested = [one.value for one in p.timeline.deletions if one.kind == "request"] if p.timeline else []
-    return max([first, *requested])
+    return max(least(records.filter(is_young)["offset"], MAX_INT64), requested_below(p))
 
 
-def _age_limit(p: Observations) -> int | None:
+def requested_below(p: Observations) -> int:
+    """The highest offset below which a client deleted, by the brokers' logs; 0: none."""
+    shown = p.timeline.deletions if p.timeline is not None else []
+    return max((one.value for one in shown if one.kind == "request"), default=0)
+
+
+def age_limit(p: Observations) -> int | None:
     """The age (ns) below which no record of the topic may be deleted unless a client requests it; None: not known."""
     about = p.settings.topic(p.topic)
     has_tiered_logs = p.replica_logs is not None and p.replica_logs.is_tiered

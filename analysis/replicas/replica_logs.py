@@ -49,6 +49,8 @@ SENT_RECORDS: Schema = {
     "acks": pl.String,  # "all" or "1"
     "read": pl.Boolean,  # whether a consumer read it; null if no reads are recorded
     "held": pl.Boolean,  # whether a final read has it
+    "removed": pl.Boolean,  # whether it was deleted before a truncation, surely
+    "maybe_removed": pl.Boolean,  # or perhaps
     "overwritten": pl.Boolean,  # whether a later leader epoch has its offset, in a topic that may be compacted
     "process": pl.String,
     "key": pl.String,

@@ -18,7 +18,7 @@ from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition, once
 from ..replicas.resolved_outcomes import is_leader_collected
 from .group_commits import Group, commits_of, groups_or_clients
-from .loss import outcomes_of_sends
+from .loss import gone_sends, outcomes_of_sends
 from .rule import EvidenceLike, Result, Rule, Unknown, finding, seconds, where
 
 
@@ -170,7 +170,8 @@ def _is_empty_behind(p: Partition, end: int) -> bool:
     if highest_end(p) <= end:
         return True
     last = np.append(p.entries.filter(pl.col("sent_ok"))["offset"].to_numpy(), -1).max()
-    return bool(last < end or not len(outcomes_of_sends(p).filter((pl.col("offset") >= end) & ~pl.col("lost"))))
+    beyond = outcomes_of_sends(p).filter(pl.col("offset") >= end)
+    return bool(last < end or not len(beyond.join(gone_sends(p), on="value", how="anti")))
 
 
 def _committer(group: Group, row: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ from .group_commits import (
     lost_commits,
     with_begin,
 )
-from .passed_records import compaction_reason, existing_for_group, is_lost
+from .passed_records import compaction_reason, existing_for_group, is_gone
 from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 
@@ -140,7 +140,7 @@ def _claimed_findings(
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
         # After a truncation, an earlier commit is of records that had these offsets before.
-        sends = p.sends.filter(pl.col("outcome") != "fail", ~is_lost(p), offset=int(run[0]))
+        sends = p.sends.filter(pl.col("outcome") != "fail", ~is_gone(p), offset=int(run[0]))
         since = covering.filter(pl.col("completed") >= least(sends["invoked"], MIN_INT64))
         row = (since if len(since) else covering).row(0, named=True)
         when = "at" if row["kind"] == "commit" else "before"
@@ -197,7 +197,7 @@ def _finding(
     p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: EvidenceLike
 ) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~is_lost(p)
+    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~is_gone(p)
     values = p.entries_between(first, last).filter(is_missed)["value"]
     sends = p.sends.filter(pl.col("value").is_in(values.implode()), offset=first).head(1).select("value", "at").rows()
     return finding(
@@ -265,7 +265,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
 def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> list[str]:
     """The first lost record at an offset where a member read another record between two commits (ns)."""
     again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
-    lost = p.entries.filter(is_lost(p)).select("offset", "value")
+    lost = p.entries.filter(is_gone(p)).select("offset", "value")
     both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
     return both.sort("offset")["value"].head(1).to_list()
 

@@ -12,7 +12,7 @@ from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..wording import plural, short, some
-from .loss import lost_sends
+from .loss import gone_sends
 from .rule import Result, Rule, distinct, finding, where
 from .send_evidence import without_idempotence
 
@@ -42,7 +42,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     known = _places(p).group_by("offset").agg(since=pl.col("completed").min())
     conflicts = known.join(conflicting, on="offset", how="semi").sort("offset").rename({"since": "until"})
     # Offsets with one value separate findings, unless they were lost as well, or were written after the loss.
-    gone = lost_sends(p).select("offset")
+    gone = gone_sends(p).select("offset")
     single = known.join(conflicting, on="offset", how="anti").join(gone, on="offset", how="anti")
     separating = coexisting_offsets(single, conflicts)
     places = _places_of(conflicting, p).sort("offset", maintain_order=True)

@@ -11,14 +11,15 @@ from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..extremes import least
 from ..partitions.absences import lasting_offsets, maybe_compacted, superseded_values
-from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, with_rewrites
+from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.later_epochs import may_have_returned, with_other_value
+from ..partitions.later_epochs import may_have_returned
 from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.ranges import ranges_in
+from ..partitions.truncated_sends import REMOVED, truncated_sends
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .jepsen_absence import unless_left_out
@@ -27,10 +28,8 @@ from .rule import Result, Row, Rule, distinct, finding, seconds, where
 from .send_evidence import (
     passed_over,
     proof_of_loss,
-    sends_with_reads,
     unknown_ends,
     unknown_sends,
-    with_later_end,
 )
 
 
@@ -55,14 +54,16 @@ def lost_write(p: Partition) -> Iterator[Result]:
     missing from the brokers' last logs. In a run without final reads: no consumer read it, though one consumer read
     before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the value
     before it vanished does not excuse the loss. A tombstone is identified by its offset.
-    Not a breach: Retention, delete-records, or compaction by key removed the record. Compaction removes no tombstone
-    while an earlier record of its key is there. acks=0 acknowledges nothing. Without final reads: the leader's log at
-    the end holds the value, at whatever offset. One consumer that passes over a value is a poll-skip. Under acks=1 a
-    loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1 accepts it.
+    Not a breach: Retention, delete-records, or compaction by key removed the record. A deletion did so before a
+    truncation, if the log start is known to have passed the offset after the acknowledgement and the last read, and
+    before the other record was sent or the lower end was requested. Compaction removes no tombstone while an earlier
+    record of its key is there. acks=0 acknowledges nothing. Without final reads: the leader's log at the end holds the
+    value, at whatever offset. One consumer that passes over a value is a poll-skip. Under acks=1 a loss can follow from
+    the configuration, but it stays a violation unless --allow lost-write:acks=1 accepts it.
     Unknown when: The run has no final reads. A poll without a known outcome may have read the value, or one that is
-    missing, as two lines of the history could not be read. An open
-    transaction may hide it from read_committed final reads, unless the brokers' last logs lack it. A deletion that is
-    not certain may have removed it: its outcome is unknown, it goes beyond the log's end, or later reads contradict it.
+    missing, as two lines of the history could not be read. An open transaction may hide it from read_committed final
+    reads, unless the brokers' last logs lack it. A deletion that is not certain may have removed it: its outcome is
+    unknown, it goes beyond the log's end, later reads contradict it, or it overlaps the first sign of a truncation.
     Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. The log
     start passed it while it was younger than retention.ms in run.json, and no request, other setting or line of a
     broker explains that. A tombstone is missing, or a record with a later one of its key, and run.json does not set
@@ -182,37 +183,37 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
     or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
     `not_in_logs` (the brokers' last logs lack it, too).
+    It is `truncated` if it was replaced or shrunk, perhaps after it had been deleted (REMOVED).
     A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request
-    explains that), `maybe_deleted`, `maybe_compacted`, `maybe_returned` (truncated, then in the log again, then
-    compacted), `hidden` (a poll without a known outcome may have returned it), or `hidden_by_open_txn`. Columns of
-    reads: first_read, first_reader, first_read_at, last_read, in_final.
+    explains that), `maybe_deleted`, `maybe_compacted`, `maybe_returned` (truncated, and perhaps deleted before, or in
+    the log again and compacted), `hidden` (a poll without a known outcome may have returned it), or
+    `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at, last_read, in_final.
     """
-    sends = with_rewrites(sends_with_reads(p), "at")
-    sends = with_later_end(p, p.log_ends, with_other_value(p, sends))
-    final, start = p.final, p.log_start
-    moved = pl.lit(True) if start.moved_by is None else pl.col("invoked") <= start.moved_by
-    unplaced = pl.col("offset").is_null() & (start.possible > 0) & moved
+    sends, final, start = truncated_sends(p), p.final, p.log_start
+    # Where the final reads begin the log may start, for whatever reason.
+    may_follow = start.may_follow | (pl.col("offset") < (final.start if final else 0)).fill_null(False)
     sends = sends.with_columns(
         absent=~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False)),
         replaced=pl.col("other").is_not_null(),
         shrunk=pl.col("later_end").is_not_null(),
         passed=passed_over(p, sends),
-        legal=_legally_gone(p, sends),
+        legal=_legally_gone(p, sends) | sends["removed"],
         not_permitted=~pl.col("in_final") & start.is_not_permitted,
-        maybe_deleted=(pl.col("offset") < start.possible).fill_null(unplaced),
+        maybe_deleted=(pl.col("offset") < start.possible).fill_null(start.possible > 0) & may_follow,
         hidden=_is_hidden(p, sends),
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
     truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("in_final")
-    returned = truncated & may_have_returned(p, sends)
-    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), maybe_returned=returned)
+    returned = truncated & ~pl.col("removed") & (pl.col("maybe_removed") | may_have_returned(p, sends))
+    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), truncated=truncated, maybe_returned=returned)
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
     maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
-    not_in_logs = pl.col("not_in_logs") & ~(pl.col("offset") < max(start.certain, start.possible)).fill_null(False)
-    lost = ((truncated & ~returned) | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    is_below = (pl.col("offset") < max(start.certain, start.possible)).fill_null(False) & may_follow
+    not_in_logs = pl.col("not_in_logs") & ~is_below
+    lost = ((truncated & ~pl.col("removed") & ~returned) | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
         # A producer that wrote it again gave it another offset. Final reads would show that.
         suspects = sends.filter(lost | pl.col("maybe_returned"))["value"]
@@ -275,7 +276,7 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
     """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
-    gone = lost_sends(p)
+    gone = gone_sends(p)
     truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))
     later = offsets[offsets >= least(truncated["offset"], MAX_INT64)]
     if not len(later):
@@ -305,9 +306,10 @@ def _cut_off(p: Partition, gone: pl.DataFrame) -> pl.DataFrame:
 
 
 @once
-def lost_sends(p: Partition) -> pl.DataFrame:
-    """The acknowledged values that the log lost, with the columns of `outcomes_of_sends`."""
-    return outcomes_of_sends(p).filter(pl.col("lost"))
+def gone_sends(p: Partition) -> pl.DataFrame:
+    """The acknowledged values that a truncation removed, also after a deletion; columns as in `outcomes_of_sends`."""
+    deleted = pl.col("truncated") & pl.any_horizontal(REMOVED)
+    return outcomes_of_sends(p).filter(pl.col("lost") | deleted)
 
 
 # Messages.

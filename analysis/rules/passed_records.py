@@ -18,13 +18,13 @@ from ..partitions.absences import (
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural
 from .group_commits import Group
-from .loss import lost_sends
+from .loss import gone_sends
 from .rule import where
 
 
-def is_lost(p: Partition) -> pl.Expr:
-    """Selects rows of values that the log lost."""
-    return pl.col("value").is_in(lost_sends(p)["value"].implode())
+def is_gone(p: Partition) -> pl.Expr:
+    """Selects rows of values that are in `gone_sends`."""
+    return pl.col("value").is_in(gone_sends(p)["value"].implode())
 
 
 # Entries that the log lost: the final reads returned another value at the offset.
@@ -40,7 +40,7 @@ def existing_for_group(
     """
     reads_uncommitted = any(p.settings.reads_uncommitted(name) for name in group.members)
     visible = pl.lit(True) if reads_uncommitted else p.committed
-    present = p.entries.select(visible & ~is_lost(p) & ~_IS_REPLACED).to_series().to_numpy()
+    present = p.entries.select(visible & ~is_gone(p) & ~_IS_REPLACED).to_series().to_numpy()
 
     def still_there(held: Existing) -> Mask:
         there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]

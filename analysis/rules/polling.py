@@ -18,6 +18,7 @@ from ..partitions.absences import existing_committed, existing_uncommitted
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
+from ..partitions.truncated_sends import removed_records
 from ..wording import plural
 from . import jepsen_steps
 from .jepsen_absence import unless_left_out
@@ -181,12 +182,14 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
 
 
 def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bool) -> Offsets:
-    """Those offsets that have a record at `time` (ns): it was sent by then, and no truncation removed it."""
+    """Those offsets that have a record at `time` (ns): it was sent by then, and neither truncated nor deleted."""
     if not len(offsets):
         return offsets
     entries = p.entries_between(int(offsets[0]), int(offsets[-1]))
     is_visible = pl.lit(True) if reads_uncommitted else p.committed
     entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
+    deleted = removed_records(p).filter(pl.col("since") <= time)
+    entries = entries.join(deleted, on=["offset", "value"], how="anti")
     present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(present, offsets), truncated_offsets(p, present), assume_unique=True)
 

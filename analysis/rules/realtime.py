@@ -13,7 +13,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..wording import plural, short, some_values
-from .loss import lost_sends
+from .loss import gone_sends
 from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 
 
@@ -48,7 +48,7 @@ def realtime_order(p: Partition) -> Iterator[Result]:
         yield Unknown(clock)
         return
     # A lost record does not separate the records that took its place.
-    between = appends.join(breaches, on="append", how="anti").join(lost_sends(p), on="value", how="anti")
+    between = appends.join(breaches, on="append", how="anti").join(gone_sends(p), on="value", how="anti")
     for run in adjacent_runs(breaches.sort("offset", "invoked"), between["offset"].sort().to_numpy()):
         yield _early_appends(p, run, known.row(run["witness"][0], named=True))
 

@@ -1,8 +1,9 @@
 """acknowledged-absent: every acknowledged record is in the last leader's log, or, if that is not known, in any log.
 
-The latest snapshot is judged. A record is legally absent below the log start, or where compaction removed it: a newer
-record has its key, or, if keys are not recorded, the log cleaner has been over its offset. Compaction removed no record
-whose offset has a leader epoch in the leader's log that began after the acknowledgement.
+The latest snapshot is judged. A record is legally absent below the log start, where a deletion removed it before a
+truncation (truncated_sends.py), or where compaction removed it: a newer record has its key, or, if keys are not
+recorded, the log cleaner has been over its offset. Compaction removed no record whose offset has a leader epoch in the
+leader's log that began after the acknowledgement.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     """One finding for each run of adjacent acknowledged records that are absent from the same logs.
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
-    Not a breach: The log start, compaction, or an aborted transaction explains it. Compaction does not, if the leader
-    epoch of the record's offset in the leader's log began after the acknowledgement: a truncation removed the record.
-    Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. The log is damaged
-    there. Remote storage (KIP-405) may have the record, and no final read returned it. The last leader is not known and
-    not all logs were collected. The logs were copied at an unknown time, or before the run ended. Without final reads:
-    the record is behind the end of the logs, which hold neither a record nor a leader epoch from after its
-    acknowledgement, and no broker reported that end afterwards.
+    Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
+    truncation, as in lost-write. Compaction does not, if the leader epoch of the record's offset in the leader's log
+    began after the acknowledgement: a truncation removed the record.
+    Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. A recorded deletion may
+    have removed the record before a truncation. The log is damaged there. Remote storage (KIP-405) may have the record,
+    and no final read returned it. The last leader is not known and not all logs were collected. The logs were copied at
+    an unknown time, or before the run ended. Without final reads: the record is behind the end of the logs, which hold
+    neither a record nor a leader epoch from after its acknowledgement, and no broker reported that end afterwards.
     """
     # A transaction's sends share a place, so each send has a number.
     acked = with_rewrites(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
@@ -88,13 +90,16 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
             " before the run ended, or changed after it"
         )
         absent = absent.filter(is_damaged | ~_is_outdated(last))
-    erased = absent.join(_maybe_erased(logs, absent, sends), on="send", how="semi")
-    if erased.height:
-        yield Unknown(
-            f"compaction may have removed {plural(erased.height, 'acknowledged record')} of {logs.name}: a tombstone of"
-            " the key was sent, and its offset is not known"
-        )
-        absent = absent.join(erased, on="send", how="anti")
+    erased, deleted = _maybe_erased(logs, absent, sends), absent.filter("maybe_removed").select("send")
+    for which, cause, reason in (
+        (erased, "compaction", ": a tombstone of the key was sent, and its offset is not known"),
+        (deleted, "retention or delete-records", " before a truncation"),
+    ):
+        removable = absent.join(which, on="send", how="semi")
+        if removable.height:
+            count = plural(removable.height, "acknowledged record")
+            yield Unknown(f"{cause} may have removed {count} of {logs.name}{reason}")
+            absent = absent.join(removable, on="send", how="anti")
     unsure = absent.filter(is_damaged | pl.lit(last.may_lack_leader))
     if unsure.height:
         yield Unknown(_unsure_reason(last, unsure))
@@ -176,8 +181,8 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     """The numbers of absent sends that retention, delete-records or compaction explain."""
     logs = last.logs
     start = last.judged(last.bounds)["deleted_below"].min()
-    below = absent.filter(pl.col("offset") < start) if start is not None else absent.clear()
-    legal = [below.select("send")]
+    below = pl.lit(False) if start is None else (pl.col("offset") < start).fill_null(False)
+    legal = [absent.filter(below | pl.col("removed").fill_null(False)).select("send")]
     cleaned = last.bounds["cleaned"].max()
     if logs.is_compacted is not False and (logs.is_compacted or cleaned is not None):
         removable = absent.filter(~pl.col("overwritten").fill_null(False))

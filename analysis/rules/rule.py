@@ -14,6 +14,7 @@ from ...histories.tables import Evidence, Finding
 from ..partitions.later_epochs import overwritten
 from ..partitions.observations import nameless
 from ..partitions.partition import Partition, once
+from ..partitions.truncated_sends import REMOVED, truncated_sends
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
 
 Row = dict[str, Any]
@@ -140,7 +141,10 @@ class LogsJudge:
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
-    sends = sends_of(p).with_columns(overwritten=overwritten(p, sends_of(p)))
+    sends = sends_of(p).with_columns(
+        overwritten=overwritten(p, sends_of(p)),
+        **{name: pl.col("value").is_in(truncated_sends(p).filter(name)["value"].implode()) for name in REMOVED},
+    )
     sends = nameless(sends, p.tombstones) if len(p.tombstones) else sends
     may_be = pl.col("value").is_null() & ~pl.col("acknowledged") & (pl.col("outcome") != "fail")
     unsure = p.possible_sends.filter(may_be)

@@ -1,4 +1,4 @@
-"""The evidence about sends: reads, other values at their offset, later ends, idempotence; and what stays unknown."""
+"""The evidence about sends: consumers that passed over them, idempotence, proofs of losses; and what stays unknown."""
 
 from __future__ import annotations
 
@@ -8,88 +8,13 @@ import numpy as np
 import polars as pl
 
 from ...histories.settings import idempotence
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
-from ..partitions.partition import Offsets, Partition
+from ..partitions.partition import Partition
+from ..partitions.truncated_sends import with_later_end
 from ..replicas.replica_logs import with_aborted
 from ..wording import brokers, plural, short, some, some_values
 from .rule import MissingSetting, Unknown, missing_isolation_levels
-
-_SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
-
-
-def sends_with_reads(p: Partition) -> pl.DataFrame:
-    """Acknowledged sends, each with the reads of its value; `offset` is where the value is, if known."""
-    rows = p.sends["acknowledged"].to_numpy() & p.sends["value"].is_not_null().to_numpy()
-    if p.repeated_values:
-        rows &= p.sends["value"].is_first_distinct().to_numpy()
-    entry = pl.Series(p.entry_of_send[rows])
-    known = entry.set(entry < 0, None)
-    seen = p.entries.select(pl.col(*_SEEN).gather(known))
-    sent = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
-    if not len(p.elsewhere):
-        return sent
-    # The same value was polled at another offset, or its send has no offset.
-    by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
-    other = by_value.agg(
-        pl.col("offset").first(),
-        pl.col("first_read", "first_reader", "first_read_at").first(),
-        pl.col("last_read").max(),
-        pl.col("in_final").any(),
-    )
-    joined = sent.join(other, on="value", how="left", maintain_order="left", suffix="_other")
-    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(MAX_INT64)
-    return joined.with_columns(
-        pl.coalesce("offset", "offset_other").alias("offset"),
-        *(
-            pl.when(earlier).then(f"{name}_other").otherwise(name).alias(name)
-            for name in ("first_reader", "first_read_at", "first_read")
-        ),
-        last_read=pl.max_horizontal("last_read", "last_read_other"),
-        in_final=pl.col("in_final") | pl.col("in_final_other").fill_null(False),
-    ).select(sent.columns)
-
-
-def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Adds `later_end`: the least end offset at or below the send's offset that nothing contradicts.
-
-    Such an end was requested after the acknowledgement and all reads. No end requested or returned since is above the
-    offset, and no send since was acknowledged above it: else a leader that was cut off may have given an old end.
-    """
-    known = pl.max_horizontal("completed", "last_read")
-    if not len(ends):
-        return sent.with_columns(later_end=pl.lit(None, pl.Int64), later_end_at=pl.lit(None, pl.Int64))
-    offset = sent["offset"].fill_null(-1).to_numpy()
-    when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
-    # From the last response backwards: the least end of all later responses.
-    requested, returned, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
-    least = np.minimum.accumulate(returned[::-1])[::-1]
-    index = np.searchsorted(requested, when, "right")
-    bounded = np.append(least, MAX_INT64)[index]
-    shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(sent), np.int64)  # place of the last response with this end
-    by_end = np.argsort(returned, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(returned[by_end], bounded[shrunk], "right") - 1]]
-    return sent.with_columns(
-        later_end=pl.when(pl.Series(shrunk)).then(pl.Series(bounded)),
-        later_end_at=pl.when(pl.Series(shrunk)).then(pl.Series(latest)),
-    )
-
-
-def _last_above(p: Partition, offsets: Offsets) -> Offsets:
-    """For each offset the last time (ns) at which the log reached beyond it, as clients recorded; MIN_INT64 if never.
-
-    That is the completion of an end_offsets request, or the invocation of an acknowledged send.
-    """
-    acknowledged = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
-    reached = pl.concat(
-        [
-            p.end_offsets.select(pl.col("offset") - 1, time="completed"),
-            acknowledged.select(pl.col("offset") - 1, time="invoked"),
-        ]
-    ).sort("offset")
-    latest = np.maximum.accumulate(reached["time"].to_numpy()[::-1])[::-1]
-    return np.append(latest, MIN_INT64)[np.searchsorted(reached["offset"].to_numpy(), offsets, "left")]
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:

@@ -56,7 +56,8 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """Acknowledged values that are gone, in the order of their offsets.
 
     A partition without a leader at the end has lost nothing yet: its records may come back. A value at another offset,
-    written by an earlier attempt, is not lost. Nor is a record that compaction removed: its log still has the offset.
+    written by an earlier attempt, is not lost. Nor is a record that compaction removed: its log still has the offset;
+    nor one that was deleted before a truncation gave its offset to another record.
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
@@ -129,6 +130,7 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
         held = [value_ranges(log, producers) for log in logs]
         for ranges in held:
             gone = [part for ack in gone for part in missing_parts(ack, ranges.get(ack.producer, []))]
+        gone = [part for ack in gone for part in missing_parts(ack, acks.deleted.get(ack.producer, []))]
         if cluster.config.compacts and partition < cluster.config.partitions:
             gone = NewestRecords(cluster, partition).required(gone)
         found.append(gone)

@@ -75,6 +75,7 @@ class Acks(Rows):
     def __init__(self) -> None:
         super().__init__()
         self.lost_before_deletion: list[tuple[Ack, Loss]] = []  # before delete-records removed their offsets
+        self.deleted: dict[int, Ranges] = {}  # producer -> values that a deletion removed from the leader's log
         self.losses: dict[int, Loss] = {}  # number of the acknowledgement -> why its records are gone
 
     def __iter__(self) -> Iterator[Ack]:

@@ -135,16 +135,20 @@ class Ledger:
         self.truncations[partition].append(Truncation(time, broker, batches, end, reason))
 
     def on_delete_records(self, partition: int, log: ReplicaLog, offset: int, delete: Callable[[], None]) -> None:
-        """Record what a leader's log lacks below an offset, before an administrator deletes the records there."""
+        """Record what a leader's log lacks below an offset, and what a deletion removes there."""
+        newest, acks = self.newest[partition], self.acks[partition]
         gone: list[tuple[Ack, Loss]] = []
         for part, loss in self.missing_acks(partition, log):
             above = part.since(log.start)
             if above is not None and (below := above.until(offset)) is not None:
                 gone.append((below, loss))
-        before = log.start
+        before, held = log.start, list(log.read(log.start, 1 << 30, offset))
         delete()
-        if log.start > before:
-            self.acks[partition].lost_before_deletion += gone
+        if log.start == before:
+            return
+        acks.lost_before_deletion += gone
+        for batch in held if newest is not None and newest.replica.log is log else ():
+            add_range(acks.deleted.setdefault(batch.producer, []), batch.first, batch.values_end)
 
     # --- elections
 
@@ -224,14 +228,15 @@ class Ledger:
         return explain_loss(ack, leader, state, before, self._logs_of(partition), truncations, rivals, now)
 
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
-        """The acknowledged values that a leader's log has at no offset, with their causes."""
+        """The acknowledged values that a leader's log has at no offset and no deletion removed, with their causes."""
         acks = self.acks[partition]
         gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
         held = value_ranges(log, {ack.producer for _, ack in gone})
         found: list[tuple[Ack, Loss]] = []
         for number, ack in gone:
             loss = acks.losses.get(number) or self.explain_late(ack, partition)
-            found += [(part, loss) for part in missing_parts(ack, held.get(ack.producer, []))]
+            for part in missing_parts(ack, held.get(ack.producer, [])):
+                found += [(rest, loss) for rest in missing_parts(part, acks.deleted.get(ack.producer, []))]
         return found
 
     def on_isr_shrink(self, replica: ReplicaView, out: tuple[int, ...], wall: int, now: int) -> None:

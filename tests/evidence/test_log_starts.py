@@ -154,6 +154,24 @@ def test_records_behind_the_log_start_stay_lost(tmp_path, starts):
     assert lost["values"].to_list() == [["v4", "v5"]]
 
 
+@pytest.mark.parametrize(
+    ("line", "lost"),
+    [
+        (MOVED.format(4, "client delete records request"), 2),
+        (MOVED.format(4, "segment deletion"), 6),
+        (MOVED.format(4, "client delete records request").replace(",017]", ",900]"), 6),
+    ],
+    ids=["requested before", "not permitted", "later"],
+)
+def test_a_leaders_line_dates_a_deletion_before_other_records_took_the_offsets(tmp_path, line, lost):
+    """The last six writes replaced the first six, of which a deletion had removed four."""
+    writes = f"{SENDS} c:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 {'nemesis:kill ' * 20}{SENDS.replace('p:v', 'q:w')}"
+    history = f"{{x.retention.ms=86400000}} {writes} final:assign=0 final:<w0@0,w1@1,w2@2,w3@3,w4@4,w5@5"
+    _, found = judged(bundle(tmp_path, history, logs=[("1", LEADS.format(1) + line)]))
+    values = found.filter(pl.col("rule") == "lost-write")["values"].explode().to_list()
+    assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
+
+
 def test_a_damaged_first_segment_is_no_sign_of_retention(tmp_path):
     run = bundle(tmp_path, SKIPPED, [6], [("1", LEADS.format(1))])
     (run / "brokers/1/data/x-0/00000000000000000000.log").write_bytes(b"\1" * 200)

@@ -69,6 +69,21 @@ def test_records_lost_before_their_offsets_were_deleted_are_lost() -> None:
     assert found[0].ack.base < 80 < found[-1].ack.end
 
 
+def test_records_deleted_before_an_unclean_election_gave_their_offsets_to_others_are_not_lost() -> None:
+    options = {"unclean.leader.election.enable": True, "simulation.ops": 600, "simulation.send.interval.us": 100_000}
+    dead = (Fault(2 * SECOND, "crash", (2, 3), 22 * SECOND), Fault(20 * SECOND, "crash", (1,), 20 * SECOND))
+    scenario = Scenario("deleted", "kip-320", 0, options, {}, dead)
+    first = losses(scenario.run())[0].ack.base
+    assert first < 80
+    deleted = scenario.with_faults((dead[0], Fault(18 * SECOND, "delete-records", amount=80), dead[1])).run()
+    found = losses(deleted)
+    log = deleted.leader_log(0)
+    assert found[0].ack.base == 80
+    assert log is not None
+    assert log.start == 0
+    assert log.end > 80
+
+
 def test_final_readers_read_empty_logs_too() -> None:
     out = io.StringIO()
     scenario = load("incident-152-153")

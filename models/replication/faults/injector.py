@@ -61,4 +61,12 @@ class FaultInjector:
     def _record(self, fault: Fault, is_heal: bool) -> None:
         name = partial(fault.name_of, producers=self._cluster.config.producers)
         nodes = tuple(map(name, fault.nodes))
-        self._history.fault(self._cluster.loop.now, fault.kind, nodes, is_heal, fault.parameters(name))
+        parameters = fault.parameters(name)
+        if fault.kind == "delete-records":
+            parameters["offsets"] = self._log_starts()
+        self._history.fault(self._cluster.loop.now, fault.kind, nodes, is_heal, parameters)
+
+    def _log_starts(self) -> dict[str, int]:
+        """The log start of each partition of the topic that has a leader and no longer starts at 0."""
+        logs = {number: self._cluster.leader_log(number) for number in range(self._cluster.config.partitions)}
+        return {str(number): log.start for number, log in logs.items() if log is not None and log.start}

@@ -1,0 +1,133 @@
+"""Acknowledged sends: their reads, what shows that a truncation removed them, and whether that was after a deletion."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from ...histories.tables import MAX_INT64, MIN_INT64
+from .adjacent_runs import with_rewrites
+from .later_epochs import with_other_value
+from .partition import Offsets, Partition, once
+from .retention_limits import age_limit, requested_below
+
+REMOVED = ("removed", "maybe_removed")
+_SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
+
+
+@once
+def truncated_sends(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends with the columns of `sends_with_reads`, `with_other_value`, `with_later_end` and REMOVED."""
+    sends = with_rewrites(sends_with_reads(p), "at")
+    return _with_removed(p, with_later_end(p, p.log_ends, with_other_value(p, sends)))
+
+
+@once
+def removed_records(p: Partition) -> pl.DataFrame:
+    """Records (offset, value) that a deletion removed before a truncation; `since` (ns) they may have been absent."""
+    removed = truncated_sends(p).filter("removed").select("offset", "value")
+    return removed.with_columns(since=pl.Series(p.log_start.since(removed["offset"].to_numpy())))
+
+
+def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
+    """Adds whether a deletion removed a truncated record first, surely (`removed`) or perhaps (`maybe_removed`).
+
+    `removed`: a leader is known to have started above its offset, for the first time, after its acknowledgement and all
+    of its reads, and before any other record was sent to the offset or an end below it was requested. A request was
+    recorded, or the record was older than retention.ms. So nothing shows that a truncation came before the deletion.
+    """
+    start, offset = p.log_start, sends["offset"].fill_null(MAX_INT64).to_numpy()
+    limit = age_limit(p)
+    since = pl.min_horizontal("other_begun", "later_end_begun")
+    until = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)
+
+    def is_between(passed: pl.Expr) -> pl.Expr:
+        return (pl.max_horizontal("completed", "last_read") <= passed) & (passed <= since)
+
+    passed, requested = (pl.lit(pl.Series(start.passed(offset, requested=only))) for only in (False, True))
+    is_old = True if limit is None else (pl.col("offset") < requested_below(p)) | (pl.col("invoked") <= passed - limit)
+    removed = is_between(requested) | (is_between(passed) & is_old)
+    may_be_later = (pl.lit(pl.Series(start.dated_since(offset))) < until) & (pl.col("invoked") <= requested)
+    may_be_later &= start.may_follow
+    sends = sends.with_columns(removed=removed.fill_null(False))
+    return sends.with_columns(maybe_removed=may_be_later.fill_null(False) & ~pl.col("removed"))
+
+
+def sends_with_reads(p: Partition) -> pl.DataFrame:
+    """Acknowledged sends, each with the reads of its value; `offset` is where the value is, if known."""
+    rows = p.sends["acknowledged"].to_numpy() & p.sends["value"].is_not_null().to_numpy()
+    if p.repeated_values:
+        rows &= p.sends["value"].is_first_distinct().to_numpy()
+    entry = pl.Series(p.entry_of_send[rows])
+    known = entry.set(entry < 0, None)
+    seen = p.entries.select(pl.col(*_SEEN).gather(known))
+    sent = p.sends.filter(pl.Series(rows)).hstack(seen).with_columns(pl.col("in_final").fill_null(False))
+    if not len(p.elsewhere):
+        return sent
+    # The same value was polled at another offset, or its send has no offset.
+    by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
+    other = by_value.agg(
+        pl.col("offset").first(),
+        pl.col("first_read", "first_reader", "first_read_at").first(),
+        pl.col("last_read").max(),
+        pl.col("in_final").any(),
+    )
+    joined = sent.join(other, on="value", how="left", maintain_order="left", suffix="_other")
+    earlier = pl.col("first_read_other") < pl.col("first_read").fill_null(MAX_INT64)
+    return joined.with_columns(
+        pl.coalesce("offset", "offset_other").alias("offset"),
+        *(
+            pl.when(earlier).then(f"{name}_other").otherwise(name).alias(name)
+            for name in ("first_reader", "first_read_at", "first_read")
+        ),
+        last_read=pl.max_horizontal("last_read", "last_read_other"),
+        in_final=pl.col("in_final") | pl.col("in_final_other").fill_null(False),
+    ).select(sent.columns)
+
+
+def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
+    """Adds `later_end`: the least end offset at or below the send's offset that nothing contradicts.
+
+    Such an end was requested after the acknowledgement and all reads. No end requested or returned since is above the
+    offset, and no send since was acknowledged above it: else a leader that was cut off may have given an old end.
+    The first such end was requested at `later_end_begun` and returned at `later_end_done` (ns).
+    """
+    known = pl.max_horizontal("completed", "last_read")
+    if not len(ends):
+        names = ("later_end", "later_end_at", "later_end_begun", "later_end_done")
+        return sent.with_columns(**dict.fromkeys(names, pl.lit(None, pl.Int64)))
+    offset = sent["offset"].fill_null(-1).to_numpy()
+    when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
+    # From the last response backwards: the least end of all later responses.
+    requested, returned, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
+    least = np.minimum.accumulate(returned[::-1])[::-1]
+    index = np.searchsorted(requested, when, "right")
+    bounded = np.append(least, MAX_INT64)[index]
+    shrunk = (bounded <= offset) & (offset >= 0)
+    latest = np.zeros(len(sent), np.int64)  # place of the last response with this end
+    by_end = np.argsort(returned, kind="stable")
+    latest[shrunk] = places[by_end[np.searchsorted(returned[by_end], bounded[shrunk], "right") - 1]]
+    first = pl.Series(np.minimum(index, len(ends) - 1))
+    found = {
+        "later_end": pl.Series(bounded),
+        "later_end_at": pl.Series(latest),
+        "later_end_begun": ends["invoked"].gather(first),
+        "later_end_done": ends["completed"].gather(first),
+    }
+    return sent.with_columns(**{name: pl.when(pl.Series(shrunk)).then(column) for name, column in found.items()})
+
+
+def _last_above(p: Partition, offsets: Offsets) -> Offsets:
+    """For each offset the last time (ns) at which the log reached beyond it, as clients recorded; MIN_INT64 if never.
+
+    That is the completion of an end_offsets request, or the invocation of an acknowledged send.
+    """
+    acknowledged = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
+    reached = pl.concat(
+        [
+            p.end_offsets.select(pl.col("offset") - 1, time="completed"),
+            acknowledged.select(pl.col("offset") - 1, time="invoked"),
+        ]
+    ).sort("offset")
+    latest = np.maximum.accumulate(reached["time"].to_numpy()[::-1])[::-1]
+    return np.append(latest, MIN_INT64)[np.searchsorted(reached["offset"].to_numpy(), offsets, "left")]
