@@ -37,13 +37,12 @@ from .replica_history import (
     isr_at,
     isr_at_acknowledgement,
     may_another_have_led,
-    missing_if_failed_together,
     ran_until,
     reasons_absent,
     short_log_facts,
     sole_isr_facts,
-    still_had_records,
 )
+from .surviving_records import missing_if_failed_together, still_had_records
 
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = (

@@ -12,6 +12,7 @@ from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND, Fact, listed
 from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
+from .log_ends import had_records_at
 from .replica_history import (
     had_records,
     is_dead,
@@ -19,7 +20,6 @@ from .replica_history import (
     is_paused,
     may_have_lost_tail,
     snapshots_with_records,
-    still_had_records_at,
     truncations,
 )
 from .writing_term import writing_term
@@ -88,7 +88,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         if now == old.epoch or stale is not None:  # the epoch of the acknowledgement has other records there
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
-    new = _losing_term(timeline, LeaderChange(old).old_leader, after, lost, then, now)
+    new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     election = f"the election after which {lost.name} lacked offset {lost.first}"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
@@ -102,9 +102,10 @@ def _began_after_acknowledgement(term: Term, lost: Lost) -> bool:
 
 
 def _losing_term(
-    timeline: Timeline, old_leader: str | None, after: list[Term], lost: Lost, then: int | None, now: int | None
+    timeline: Timeline, change: LeaderChange, after: list[Term], lost: Lost, then: int | None, now: int | None
 ) -> Term | None:
-    """The first of the later terms (`after`) that can have lost the records."""
+    """The first of the later terms (`after`) that can have lost the records; `change` has the old term."""
+    old_leader = change.old_leader
     held_until = max((term.epoch for term in after if _brings_back(timeline, term, old_leader, lost)), default=-1)
     if now is not None and now < max(held_until, -1 if then is None else then):
         # Records older than the lost ones are there again: their writer never had the lost ones.
@@ -118,7 +119,7 @@ def _losing_term(
     if not after:
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
-    losing = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, old_leader, t, lost))
+    losing = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
     return _first_with_start(next(losing, after[0]), after)
 
 
@@ -175,7 +176,7 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
     return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
-def _cannot_have_lost(timeline: Timeline, old_leader: str | None, term: Term, lost: Lost) -> bool:
+def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
     restart, or it was dead or paused, or it was replaced within a millisecond.
     """
@@ -188,13 +189,12 @@ def _cannot_have_lost(timeline: Timeline, old_leader: str | None, term: Term, lo
         return True
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost, lost.first_acked)
-    starts = [time for time, _ in timeline.starts_of(term.leader)]
-    since = lost.first_acked
+    starts, since = [time for time, _ in timeline.starts_of(term.leader)], lost.first_acked
     changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
-    held = still_had_records_at(timeline, term.leader, lost)
+    held = had_records_at(timeline, term.leader, lost, change.old, until)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
-    had = term.leader == old_leader or had_records(timeline, term.leader, lost)
+    had = term.leader == change.old_leader or had_records(timeline, term.leader, lost)
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
@@ -233,8 +233,10 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
         return None
     followed = [end for end in timeline.ends_of(stale.leader, "followed") if (end.fact.epoch or 0) >= new.epoch]
     acknowledged = lost.last_acked if lost.first_acked is None else lost.first_acked
-    if any(end.time is not None and end.time <= acknowledged - SECOND for end in followed):
-        return None  # it had learned of its replacement, with a second for the acknowledgement to reach the client
+    sent = acknowledged - SECOND  # the acknowledgement has reached the client a second later
+    learned = [end.time for end in followed if end.time is not None and end.time <= sent]
+    if learned or is_dead(timeline, stale.leader, sent, lost.last_acked, without_fences=True):
+        return None
     cuts = truncations(timeline, stale.leader, lost, lost.last_acked, lost.first)
     starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
     until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)

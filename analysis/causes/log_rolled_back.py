@@ -26,6 +26,7 @@ from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
 from ..timelines.timeline import DISK_FAULTS, DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
+from .log_ends import is_held
 from .prevention import second_replica
 from .replica_history import (
     death_facts,
@@ -41,10 +42,10 @@ from .replica_history import (
     reasons_absent,
     return_facts,
     snapshots_with_records,
-    still_had_records,
     term_led_again,
     truncations,
 )
+from .surviving_records import still_had_records
 
 CITATION = (
     "Kafka's documentation of replication (a member of the ISR has every committed record), KIP-966; LogManager,"
@@ -115,7 +116,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if short.end > lost.first or time <= lost.stored_at:
             continue
         before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored_at <= at < time]
-        held = [(at, end) for at, end in before if end.end > lost.last and _is_held(timeline, end, lost)]
+        held = [(at, end) for at, end in before if end.end > lost.last and is_held(timeline, end, lost)]
         on_disk = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
         if on_disk and not _is_cut(timeline, broker, lost, on_disk[-1][0], time):
             return [on_disk[-1][1].fact, short.fact]
@@ -251,13 +252,6 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
         return []
     sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= own[0][0]]
     return [own[0][1]] if len(sources) == len({*sources}) else []  # a second start in one source: not the first
-
-
-def _is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
-    """Whether the log of a snapshot held the first lost record."""
-    records = timeline.replica_logs.records
-    own = (pl.col("snapshot") == end.snapshot) & (pl.col("broker") == end.broker) & (pl.col("offset") == lost.first)
-    return records.filter(own & pl.col("value").is_in(list(lost.values))).height > 0
 
 
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:

@@ -9,9 +9,9 @@ from .replica_history import (
     had_sole_isr_at_acknowledgement,
     isr_at_acknowledgement,
     reports_of_death,
-    still_had_records,
     was_replicated_at_first,
 )
+from .surviving_records import still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 SEPARATE = "replicas that do not fail together (broker.rack)"

@@ -78,7 +78,7 @@ def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
 
 
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
-    """Whether a broker restarted between two times and may have lost the tail of its log.
+    """Whether a broker lost power or restarted between two times and may have lost the tail of its log.
 
     The page cache keeps the writes of a process that ends, but a restart without such an end in the history may follow
     a power failure. If the later time is not known, any restart counts.
@@ -87,12 +87,14 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
         return False
     until = MAX_INT64 if until is None else until
     starts = [(time, e.fact.source) for time, e in timeline.starts_of(broker)]
+    starts += [(time, "loads") for time, end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"]
     between = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
     ends = sum(fault.kind in ENDS_OF_PROCESSES for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in (*ENDS_OF_PROCESSES, "restart", "pause") for fault in faults)
-    return any(count > ends or not harmless for count in between.values())
+    lost_power = any(fault.kind == "power-loss" and fault.completed >= since for fault in faults)
+    return lost_power or any(count > ends or not harmless for count in between.values())
 
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -367,33 +369,3 @@ def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -
     grown = [e.time for e in timeline.ends if e.broker == short.broker and e.end > max_end and e.time is not None]
     times = [cut.time for cut in cuts if cut.time is not None and cut.time <= at]
     return any(not any(cut < time < at for time in grown) for cut in times)
-
-
-def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str | None = None) -> list[str]:
-    """The missing evidence if all in-sync replicas may have lost the records, so that no election lost them.
-
-    Kafka guarantees nothing if they fail at once. last_leader: the broker that led last; others may have lost the
-    records too, unless one of them provably still had them.
-    """
-    together = isr_at_acknowledgement(timeline, lost)
-    if len(together) < 2:
-        return []
-    if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
-        names = ", ".join(sorted(together))
-        return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
-    others = sorted(together - {last_leader}) if last_leader in together else []
-    if not others or any(still_had_records(timeline, member, lost) for member in others):
-        return []
-    return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]
-
-
-def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
-    """Whether the next known end of a log was still above the lost records; later ends prove nothing, as logs grow."""
-    return still_had_records_at(timeline, broker, lost) is not None
-
-
-def still_had_records_at(timeline: Timeline, broker: str, lost: Lost) -> int | None:
-    """The time (ns) of the next known end of a log if it was still above the lost records; otherwise None."""
-    known = timeline.dated_ends(broker, "loaded", "followed", "snapshot", "truncated", "corruption")
-    time, end = next(((time, end.end) for time, end in known if time > (lost.last_acked or 0)), (None, 0))
-    return time if end > lost.last else None

@@ -3,8 +3,8 @@
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
 controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
 was loaded), and the replicas that could have been elected instead had not all lost them, too. If all in-sync replicas
-had lost power, one of them must have had the records after that. If KIP-966 elects the last known leader again, the
-cause is another one: that leader does not lack records because it was out of sync.
+may have lost the tails of their logs, one of them must provably still have had the records. If KIP-966 elects the last
+known leader again, the cause is another one: that leader does not lack records because it was out of sync.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .leader_change import (
     isr_before_election,
     missing_if_just_elected,
 )
+from .log_ends import was_above
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
     death_facts,
@@ -30,17 +31,14 @@ from .replica_history import (
     had_records,
     is_dead,
     isr_at,
-    isr_at_acknowledgement,
-    missing_if_failed_together,
     reasons_absent,
     return_facts,
     short_log_facts,
     snapshots_with_records,
     sole_isr_facts,
-    still_had_records,
-    still_had_records_at,
     truncations,
 )
+from .surviving_records import missing_if_failed_together, still_had_records
 
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
@@ -65,14 +63,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
-    if powerless := _lost_power_together(timeline, new, lost):
-        names = " or ".join(f"broker {member}" for member in powerless)
-        return needs(f"whether {names} still had the records after all in-sync replicas had lost power")
     if electable := _electable_without_records(timeline, new, lost):
         return needs(
             f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
         )
-    had = had_records(timeline, new.leader, lost) or still_had_records(timeline, new.leader, lost)
+    had = had_records(timeline, new.leader, lost) or was_above(timeline, new.leader, lost)
     once_had = change.old_leader == new.leader or had
     others = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in others):
@@ -118,23 +113,6 @@ def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
     return [move.fact for move in takewhile(lambda move: new.leader in move.adding, reversed(moves))][-1:]
 
 
-def _lost_power_together(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
-    """The in-sync replicas, if all lost power between acknowledgement and election; empty if one kept the records.
-
-    The proof is a log end before the election, or when the replica started again after it.
-    """
-    since, until = lost.last_acked, new.time
-    members = isr_at_acknowledgement(timeline, lost)
-    if since is None or until is None or len(members) < 2:
-        return []
-    outages = [fault for fault in timeline.faults if fault.kind == "power-loss" and since <= fault.completed <= until]
-    if not members <= {node for fault in outages for node in fault.nodes}:
-        return []
-    known = [(member, still_had_records_at(timeline, member, lost)) for member in members]
-    had = any(at is not None and (at <= until or is_dead(timeline, member, until, at - 1)) for member, at in known)
-    return [] if had else sorted(members)
-
-
 def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
     """The replicas that could have been elected instead, if all of them had lost the records themselves."""
     others = sorted((new.electable or frozenset()) - {new.leader})
@@ -159,12 +137,12 @@ def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) ->
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
-    """The first later term of a broker that still had the records, so that they returned; None if there is none."""
+    """The first later term of a broker that may still have had the records, so that they returned; else None."""
     for term in timeline.terms.values():
         began = MAX_INT64 if term.start is None else term.start
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
-        if still_had_records(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
+        if was_above(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
             return term
     return None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.surviving_records import still_had_records
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.clock import Fault
@@ -17,7 +18,20 @@ from logjudge.models.exploration.search import Space, explore
 from logjudge.models.exploration.shrink import shrink
 
 from .replica_texts import logs
-from .timelines import CUT, LEADS, LOADED, SECOND, epochs, fault, lost, metadata, of_format_v1, server_log, timeline
+from .timelines import (
+    AFTER,
+    CUT,
+    LEADS,
+    LOADED,
+    SECOND,
+    epochs,
+    fault,
+    lost,
+    metadata,
+    of_format_v1,
+    server_log,
+    timeline,
+)
 
 BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
 REFUSED = (
@@ -104,6 +118,50 @@ def test_a_shrunk_scenario_of_a_search_has_the_cause_that_the_search_names(tmp_p
     found = judge_run(open_run(write_bundle(small, tmp_path / "run").folder)).causes()
     assert {one["cause"] for one in found} == {"high-watermark-truncation"}
     assert "high-watermark-truncation" in text
+
+
+def follows(epoch):
+    return (
+        f"INFO [Broker id=1] Follower orders-0 starts at leader epoch {epoch} from offset 2 with partition epoch 7 and"
+        " high watermark 1. Current leader is 2. (state.change.logger)"
+    )
+
+
+KILL, RESTARTS = fault("kill", "1", 7), [fault("restart", "1", at) for at in (10, 13)]
+
+
+@pytest.mark.parametrize(
+    ("logged", "faults", "had"),
+    [
+        ([(8, LOADED % 2)], [], True),
+        ([(8, LOADED % 1), (8, LOADED % 2)], [], False),
+        ([(6, LOADED % 2)], [fault("power-loss", "1", 7)], False),
+        # After broker 2 began to lead without the record, broker 1 may have truncated it and fetched another.
+        ([(12, LOADED % 2)], [], False),
+        ([(12, LOADED % 2)], [KILL], True),
+        ([(12, LOADED % 2)], [KILL, RESTARTS[0]], True),
+        ([(14, LOADED % 2)], [KILL, *RESTARTS], False),  # it may have fetched between its starts
+        ([(12, CUT % 2)], [KILL, RESTARTS[0]], False),
+        ([(10, follows(1))], [], True),
+        ([(12, follows(2))], [], False),
+    ],
+)
+def test_a_log_end_proves_records_only_while_no_leader_without_them_may_have_replaced_them(logged, faults, had):
+    held = timeline(AFTER, None, metadata((9, {"leader": 2, "isr": [2]})), [server_log("1", *logged)], faults=faults)
+    assert still_had_records(held, "1", lost()) is had
+
+
+@pytest.mark.parametrize(
+    ("faults", "cause"),
+    [
+        ((), "single-ack-failover"),
+        ((fault("kill", "2", 6),), "single-ack-failover"),
+        ((fault("power-loss", "2", 6),), "unknown"),  # no source has its restart, but it leads again
+    ],
+)
+def test_a_leader_that_lost_power_may_have_lost_its_own_tail(faults, cause):
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    assert explain_loss(timeline(AFTER, meta=meta, faults=faults), lost(acks="1")).cause == cause
 
 
 ALONE, STOPPED, LED_AGAIN = (3, {"leader": 1, "isr": [1]}), (9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})

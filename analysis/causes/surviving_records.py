@@ -1,0 +1,38 @@
+"""Whether a replica still had the lost records when an election lost them."""
+
+from __future__ import annotations
+
+from ..timelines.timeline import Timeline
+from .cases import Lost
+from .leader_change import find_leader_change
+from .log_ends import had_records_at
+from .replica_history import isr_at_acknowledgement, may_have_lost_tail, short_log_facts
+
+
+def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
+    """Whether a log end proves that a broker had the lost records until the election that lost them, or after it."""
+    change = find_leader_change(timeline, lost)
+    until = change.successor.time if change.successor else None
+    return had_records_at(timeline, broker, lost, change.old, until) is not None
+
+
+def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str | None = None) -> list[str]:
+    """The missing evidence if all in-sync replicas may have lost the records, so that no election lost them.
+
+    Kafka guarantees nothing if they fail at once. last_leader: the broker that led last, and lost them. One of the
+    others must provably have had them still, unless it lost neither its power nor its records.
+    """
+    together = isr_at_acknowledgement(timeline, lost)
+    if len(together) < 2:
+        return []
+    if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
+        names = ", ".join(sorted(together))
+        return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
+    successor, others = find_leader_change(timeline, lost).successor, sorted(together - {last_leader})
+    until = successor.time if successor else None
+    may_have_failed = all(may_have_lost_tail(timeline, member, lost.last_acked, until) for member in others)
+    if last_leader not in together and not may_have_failed:
+        return []
+    if any(still_had_records(timeline, member, lost) for member in others):
+        return []
+    return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]
