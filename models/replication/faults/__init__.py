@@ -1,1 +1,1 @@
-"""The faults of a run: one function for each kind, and the injector that begins and ends them."""
+"""The faults of a run: one function for each kind. `../run.py` begins and ends them."""
