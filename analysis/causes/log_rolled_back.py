@@ -37,6 +37,7 @@ from .replica_history import (
     last_stop,
     lasting_cuts,
     leads_next,
+    lost_power,
     may_have_followed,
     ran_until,
     reasons_absent,
@@ -200,7 +201,7 @@ def _replacement_facts(
     timeline: Timeline, broker: str, lost: Lost, short: LogEnd, since: int, until: int
 ) -> list[Fact]:
     """The facts that the log which a broker started with is not the one that it left; empty after a power failure."""
-    if _lost_power(timeline, broker, lost.stored_at, until):
+    if lost_power(timeline, broker, lost.stored_at, until):
         return []
     faults = _log_replacement_facts(timeline, broker, lost, since, until)
     return faults or _clean_start_facts(timeline, broker, since, until) or _empty_disk_facts(timeline, lost, short)
@@ -256,12 +257,7 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
 
 def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
     """Whether a snapshot shows what the disk held: the broker was down, and no power failure followed until a time."""
-    return bool(reasons_absent(timeline, end.broker, at)) and not _lost_power(timeline, end.broker, at, until)
-
-
-def _lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    hits = timeline.faults_and_heals(broker)
-    return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
+    return bool(reasons_absent(timeline, end.broker, at)) and not lost_power(timeline, end.broker, at, until)
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

@@ -93,8 +93,13 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
     ends = sum(fault.kind in ENDS_OF_PROCESSES for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in (*ENDS_OF_PROCESSES, "restart", "pause") for fault in faults)
-    lost_power = any(fault.kind == "power-loss" and fault.completed >= since for fault in faults)
-    return lost_power or any(count > ends or not harmless for count in between.values())
+    return lost_power(timeline, broker, since, until) or any(n > ends or not harmless for n in between.values())
+
+
+def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether a recorded power failure hit a broker between two times (ns)."""
+    hits = timeline.faults_and_heals(broker)
+    return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
 
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:

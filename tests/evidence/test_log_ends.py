@@ -33,7 +33,6 @@ from .timelines import (
     timeline,
 )
 
-BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
 REFUSED = (
     "ERROR [ReplicaFetcherThread-0-%d], Current offset %d for partition [orders,0] out of range; reset offset to %d"
     " (kafka.server.ReplicaFetcherThread)"

@@ -20,6 +20,7 @@ from ...results import Results
 from ...rules.anomalies import DIALECTS
 from ...stages import pair_at_end
 from ...transactions.pieces import Expected, expected_of_operations
+from ..local import Progress
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.status import SparkStageInfo
 
 TRANSACTIONS_BYTES = 256 << 20  # of histories of lists or registers: about a million transactions, in 2 GB of memory
-Progress = Callable[..., None]  # what, done, of how many, unit
 
 
 def judge_run(

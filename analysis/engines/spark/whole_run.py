@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,19 +30,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Block = tuple[str, str, bytes]  # kind, name and payload, as results take them
-Progress = Callable[..., None]  # what, done, of how many, unit
 MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a second
 MAX_BYTES_HERE = 4 << 30  # on this machine; for this size, the task takes about 2 GB of memory
 PROGRESS_S = 0.25  # between two reports of a task
 
 
-def judge_in_one_task(context: SparkContext, run: Run, progress: Path | None = None) -> Iterable[Block]:
+def judge_in_one_task(context: SparkContext, run: Run, progress_file: Path) -> Iterable[Block]:
     """The blocks of a run's results. Without Spark's SQL, which takes longer to start than a small run to judge.
 
-    The task writes its progress to a file (`read_progress`), as accumulators reach the driver when a task ends.
+    The task writes its progress to the file (`read_progress`), as accumulators reach the driver when a task ends.
     """
     tasks = context.parallelize([tasks_of(run)], 1)
-    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings, progress=progress)).collect()
+    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings, progress_file=progress_file)).collect()
     return blocks
 
 
@@ -52,7 +51,7 @@ def read_progress(file: Path) -> tuple[str, int, int, str]:
     return what, done, total, unit
 
 
-def _write_progress(file: Path) -> Progress:
+def _write_progress(file: Path) -> local.Progress:
     written = 0.0
 
     def write(what: str, done: int, total: int, unit: str = "parts") -> None:
@@ -78,7 +77,7 @@ def _judge(settings: Settings, batches: Batches) -> Batches:
     yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(settings, tasks))
 
 
-def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress: Path | None = None) -> Iterator[Block]:
+def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress_file: Path | None = None) -> Iterator[Block]:
     splits: list[Split] = []
     parts: list[Part] = []
     for task in tasks:
@@ -89,7 +88,7 @@ def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress: Path 
             else:
                 splits.append(Split(**item))
     run = Run(Path(), settings, tuple(splits), (), 0, tuple(parts))
-    results = local.judge_run(run, _write_progress(progress)) if progress else local.judge_run(run)
+    results = local.judge_run(run, _write_progress(progress_file)) if progress_file else local.judge_run(run)
     for kind, name, content in results.contents():
         yield kind, name, pack(content) if isinstance(content, pl.DataFrame) else json.dumps(content).encode()
 
