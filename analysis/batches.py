@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ..histories.bundle import Run
 
 SMALL_ROWS = 1_000  # of a partition in one table of a block of the history
-BYTES_PER_BATCH = 4 << 20  # of the history: hundreds of small partitions, as screening costs little more for each
+MAX_SMALL_ROWS = 10_000  # of a partition in all: it had more in some block, as when a process reads it at once
+BYTES_PER_BATCH = 16 << 20  # of the history: one batch costs as much as some 50,000 rows
 MIN_BATCHES, MAX_BATCHES = 16, 1_024
 
 
@@ -36,6 +37,11 @@ def batches_of(run: Run) -> int:
     if run.bytes <= BYTES_PER_BATCH:
         return 1
     return max(MIN_BATCHES, min(MAX_BATCHES, run.bytes // BYTES_PER_BATCH))
+
+
+def batch_of(unit: Unit, batches: int) -> int:
+    """The batch of a partition."""
+    return (zlib.crc32(unit.topic.encode()) + unit.partition) % batches
 
 
 def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.DataFrame]], pl.DataFrame]:

@@ -178,6 +178,12 @@ class ScreenedBatch(NamedTuple):
     unproved: dict[Unit, frozenset[str]]
 
 
+def as_small(unit: Unit, table: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a table of a unit, with its topic and partition, as batches have them."""
+    key = {"topic": pl.lit(unit.topic), "partition": pl.lit(unit.partition, pl.Int32)}
+    return rows.with_columns(**key).select(list(OBSERVED[table]))
+
+
 def screen_batch(small: Tables, apart: Collection[Unit], common: Common) -> ScreenedBatch:
     """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
 

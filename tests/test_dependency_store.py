@@ -14,6 +14,7 @@ from logjudge.analysis.engines import dependency_store
 from logjudge.analysis.engines.dependency_store import DependencyStore
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.engines.spark import blocks
+from logjudge.analysis.engines.store import BatchStore
 from logjudge.analysis.rules.cycles import find_cycles
 from logjudge.analysis.transactions.cycles import Cycles, cycles_of, cycles_of_slices
 from logjudge.analysis.transactions.windows import moment
@@ -93,3 +94,16 @@ def test_spark_gets_the_dependencies_in_blocks_that_fit_into_the_jvm(monkeypatch
     assert len(parts) > 1
     assert max(map(len, parts)) == 2
     assert pl.concat(parts).equals(rows)
+
+
+def test_batches_beyond_the_limit_are_in_a_file() -> None:
+    rows = [
+        (batch, table, pl.DataFrame({"n": [n]})) for n, (batch, table) in enumerate([(2, "a"), (1, "b"), (2, "a")] * 4)
+    ]
+    for limit in (0, 20, 1_000):
+        store = BatchStore(limit)
+        for one in rows:
+            store.add(*one)
+        for _ in range(2):
+            found = [{name: pl.concat(frames)["n"].to_list() for name, frames in tables.items()} for tables in store]
+            assert found == [{"b": [1, 4, 7, 10]}, {"a": [0, 2, 3, 5, 6, 8, 9, 11]}], limit

@@ -230,3 +230,14 @@ def test_explain_judges_no_partition_that_is_plainly_valid(tmp_path: Path, monke
     assert len(found) == 61
     assert {name: rules for name, rules in found.items() if rules} == {"t30-0": {"lost-write"}}
     assert judging == ["t30-0"]
+
+
+def test_a_partition_that_is_read_at_once_is_screened_with_the_others(tmp_path: Path) -> None:
+    records = range(1_100)  # more than SMALL_ROWS
+    read = ",".join(f"v{n}@{n}" for n in records)
+    text = " ".join([*(f"p:v{n}@{n}" for n in records), f"final:assign=0 final:<{read}"])
+    run = open_run(together([text] * 5).write(tmp_path)).with_settings(batches=1)
+    gathered = local.gather(run)
+    assert not gathered.units
+    assert len(local.screen_small(gathered)) == screen.MAX_DRAWN
+    assert local.gather(run.with_settings(batches=0)).units

@@ -12,8 +12,8 @@ from ...histories.files import TEXT_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
-from ..batches import Unit, batches_of
-from ..kernel import Judged, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
+from ..batches import MAX_SMALL_ROWS, WHOLE, Unit, batch_of, batches_of
+from ..kernel import Judged, as_small, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
 from ..partitions.common import Common
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Tables
@@ -38,7 +38,7 @@ from ..stages import (
 from ..transactions.pieces import expected_of_operations
 from ..txn_run import judge_transactions
 from .dependency_store import DependencyStore
-from .store import ObservationStore
+from .store import BatchStore, ObservationStore
 from .threads import on_all_cores
 
 Progress = Callable[..., None]  # what, done, of how many, unit
@@ -51,7 +51,7 @@ class Gathered:
 
     results: Results
     units: ObservationStore
-    small: list[Tables]  # of batches of partitions with few rows
+    small: BatchStore
     common: Common
 
 
@@ -62,7 +62,7 @@ class Gathering:
         self.results = Results(run)
         self.units = ObservationStore(run.settings.range_offsets)
         self.headers: dict[Unit, list[pl.DataFrame]] = {}
-        self._small: dict[int, Tables] = {}
+        self._small = BatchStore()
         self._context: list[pl.DataFrame] = []
         self._unplaced: list[pl.DataFrame] = []
         self._unpaired: list[pl.DataFrame] = []
@@ -73,7 +73,7 @@ class Gathering:
         for unit, table, rows in parts.observations:
             self.units.add(unit, table, rows)
         for batch, table, rows in parts.small:
-            self._small.setdefault(batch, {}).setdefault(table, []).append(rows)
+            self._small.add(batch, table, rows)
         self._context.extend(parts.context)
         self._unplaced.extend(parts.unplaced)
         for table, rows in parts.shared:
@@ -104,11 +104,21 @@ class Gathering:
 
     def gathered(self) -> Gathered:
         """The rows taken so far."""
+        self._move_small()
         self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")
         tables = {table: pl.concat(frames) for table, frames in self._shared.items()}
         settings = self.results.run.settings
         common = Common(settings, self.results.context, _concat(self._unplaced, SENDS), tables)
-        return Gathered(self.results, self.units, [self._small[batch] for batch in sorted(self._small)], common)
+        return Gathered(self.results, self.units, self._small, common)
+
+    def _move_small(self) -> None:
+        """Moves units with few rows to their batches."""
+        batches = self.results.run.settings.batches
+        few = [unit for unit in self.units if unit != WHOLE and self.units.rows_of(unit) <= MAX_SMALL_ROWS]
+        for unit in few if batches else ():
+            for table, frames in self.units.pop(unit).items():
+                for rows in frames:
+                    self._small.add(batch_of(unit, batches), table, as_small(unit, table, rows))
 
 
 def is_transactional(run: Run) -> bool:

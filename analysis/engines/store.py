@@ -1,4 +1,4 @@
-"""The observations of a run by unit, and those of large partitions by ranges of offsets.
+"""The observations of a run by unit, those of large partitions by ranges of offsets, and those of small ones by batch.
 
 They stay in memory up to a limit; later ones go to a temporary file.
 """
@@ -145,3 +145,33 @@ class ObservationStore(Mapping[Unit, Tables]):
             whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
             tables.setdefault(table, []).append(whole)
         return tables
+
+
+class BatchStore:
+    """The tables of each batch of small partitions: in memory up to a limit, at which all move to a temporary file."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        self._max_bytes = self._left = max_bytes
+        self._tables: dict[int, Tables] = {}
+        self._moved: dict[int, list[tuple[str, Held]]] = {}
+        self._file = FrameStore(0)
+
+    def add(self, batch: int, table: str, rows: pl.DataFrame) -> None:
+        """Adds rows of one table of a batch."""
+        self._tables.setdefault(batch, {}).setdefault(table, []).append(rows)
+        self._left -= int(rows.estimated_size())
+        if self._left < 0:
+            for number, tables in self._tables.items():
+                moved = [(name, self._file.put(pl.concat(frames))) for name, frames in tables.items()]
+                self._moved.setdefault(number, []).extend(moved)
+            self._tables, self._left = {}, self._max_bytes
+
+    def __iter__(self) -> Iterator[Tables]:
+        """The tables of each batch, in the order of the batches."""
+        for batch in sorted({*self._tables, *self._moved}):
+            tables: Tables = {}
+            for name, held in self._moved.get(batch, ()):
+                tables.setdefault(name, []).append(self._file.get(held))
+            for name, frames in self._tables.get(batch, {}).items():
+                tables.setdefault(name, []).extend(frames)
+            yield tables

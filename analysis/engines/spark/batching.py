@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ....histories.settings import Settings
 from ....histories.tables import CONTEXT, SENDS
-from ...batches import Unit
-from ...kernel import judge_whole_run, screen_batch, to_frame
+from ...batches import MAX_SMALL_ROWS, WHOLE, Unit
+from ...kernel import as_small, judge_whole_run, screen_batch, to_frame
 from ...partitions.common import Common
 from ...partitions.unit import Tables
 from ...rules.cycles import find_cycles
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 REPORTED = ""  # the batch of blocks that are handed on as they are, such as quarantine and counts
+SMALL_BYTES = 4 << 20  # packed blocks of a partition: larger ones are not unpacked to count their rows
 OBSERVATIONS = ("observations", "small", "condensed", "others", "proof")  # kinds of blocks that belong to one batch
 
 
@@ -72,6 +73,11 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
             else:
                 home = small if row["kind"] == "small" else shared
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
+        apart = packed.keys() - {WHOLE, *unproved, *partly} if settings.batches else ()
+        for unit in sorted(apart):
+            for name, rows in _few_rows(packed[unit]):
+                small.setdefault(name, []).append(as_small(unit, name, rows))
+                packed.pop(unit, None)
         common = common_of(shared, settings)
         units: dict[Unit, Tables] = {unit: {} for unit in packed}
         screened = screen_batch(small, {*units, *unproved}, common)
@@ -106,6 +112,14 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
             yield from to_batches(plain)
 
     return judge
+
+
+def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataFrame]]:
+    """The tables of a partition with few rows; none if it has more."""
+    if sum(len(payload) for _, payload in blocks) > SMALL_BYTES:
+        return []
+    tables = [(name, unpack(payload)) for name, payload in blocks]
+    return tables if sum(len(rows) for _, rows in tables) <= MAX_SMALL_ROWS else []
 
 
 def common_of(tables: Tables, settings: Settings) -> Common:

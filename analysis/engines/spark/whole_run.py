@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Block = tuple[str, str, bytes]  # kind, name and payload, as results take them
 MAX_BYTES = 4 << 20  # of the run's files, if none were compressed; judged in a second
-MAX_BYTES_HERE = 4 << 30  # on this machine; for this size, the task takes about 2 GB of memory
+MAX_BYTES_HERE = 32 << 30  # on this machine; the task takes 2 GB of memory, and 8 bytes for each send
 PROGRESS_S = 0.25  # between two reports of a task
 
 
