@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import InputError, UsageError
-from .evidence.layout import find_parts, split_part, with_headers_first
+from .evidence.layout import PACKED, find_parts, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import (
     PARQUET_MAGIC,
@@ -113,7 +113,8 @@ def _open_run(
     evidence = _evidence(path, reader, pieces)
     files = _histories(path, evidence)
     if not files and not evidence:
-        raise InputError(str(path), NO_RUN, EXPECTED)
+        packed = sorted(each.name for each in path.iterdir() if PACKED.fullmatch(each.name)) if path.is_dir() else []
+        raise InputError(str(path), NO_RUN, EXPECTED, f"unpack {_first_names(packed)}" if packed else "")
     if path.is_dir() and not evidence and reader is None:
         _refuse_other_texts(path, files)
     config, config_name = _read_config(path)
@@ -189,8 +190,12 @@ def _refuse_other_folders(path: Path) -> None:
         raise InputError(str(path), "the result of an earlier check", EXPECTED, hint)
     bundles = sorted(each.name for each in path.iterdir() if (each / "run.json").is_file())
     if len(bundles) > 1:
-        found = f"{len(bundles)} run bundles in it ({', '.join(bundles[:3])}{', …' * (len(bundles) > 3)})"
+        found = f"{len(bundles)} run bundles in it ({_first_names(bundles)})"
         raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
+
+
+def _first_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + ", …" * (len(names) > 3)
 
 
 def _refuse_other_texts(folder: Path, files: Sequence[Path]) -> None:

@@ -115,6 +115,13 @@ def test_the_error_for_a_file_without_permission_has_advice(
     assert str(result.exception) == f"{tmp_path / 'h.jsonl'}: no permission to read it; {advice}"
 
 
+def test_a_folder_of_archives_is_to_be_unpacked(tmp_path: Path) -> None:
+    for name in ("broker1.tgz", "broker2.tar.gz", "logs.zip"):
+        (tmp_path / name).touch()
+    with pytest.raises(LogjudgeError, match=r"without a history .*; unpack broker1.tgz, broker2.tar.gz, logs.zip$"):
+        open_run(tmp_path)
+
+
 def test_a_folder_of_other_texts_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("shopping list\n")
     with pytest.raises(LogjudgeError, match=r"without a history or brokers' files \(a.txt: a first line"):

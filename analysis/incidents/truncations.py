@@ -15,7 +15,7 @@ from ..causes.unclean_election import CITATION
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import OUT_OF_RANGE, SECOND
-from ..timelines.timeline import LogEnd, Timeline
+from ..timelines.timeline import LogEnd, Term, Timeline
 from ..wording import brokers, span
 
 Record = dict[str, Any]
@@ -84,19 +84,35 @@ def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
 
 
 def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:
-    """One record for each unclean election with an unknown result: no log of an electable broker was collected."""
+    """One record for each unclean election of which no file of an electable broker shows the removed records."""
     logs = timeline.replica_logs
     collected = {*logs.extents["broker"]}
     for term in timeline.terms.values():
         electable = term.electable or frozenset()
         elected = [fact for fact in term.facts if fact.kind in ELECTIONS][:1]
-        if not term.elected_uncleanly or term.epoch in explained or electable & collected or not elected:
+        is_shown = any(_shows_removal(timeline, broker, term) for broker in electable & collected)
+        if not term.elected_uncleanly or term.epoch in explained or is_shown or not elected:
             continue
+        missing = "server.log, or an earlier copy of the log," if electable & collected else "log"
         in_sync = f" ({brokers(sorted(electable))})" if electable else ""
         event = f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch}"
-        text = f"{event}; which records it lacked is not known without the log of a broker that was{in_sync}"
+        text = f"{event}; which records it lacked is not known without the {missing} of a broker that was{in_sync}"
         found = Explanation("unclean-election", elected, no_unclean_election(timeline, term.time), CITATION)
         yield {"findings": [], "event": event, "says": text, "lost": None, **found.record()}
+
+
+def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:
+    """Whether the files of an electable broker show what an unclean election removed, if it removed anything.
+
+    Its server.log has what it truncated after the election. Without that, a copy of its log from before it fetched
+    from the new leader has the records.
+    """
+    if any(time >= (term.time or 0) for time, _ in timeline.dated_ends(broker, "followed", "truncated")):
+        return True
+    batches = timeline.replica_logs.batches.filter(broker=broker)
+    newest = batches.group_by("snapshot").agg(pl.col("leader_epoch").max(), pl.col("last_offset").max())
+    old = newest.filter(pl.col("leader_epoch").fill_null(-1) < term.epoch)
+    return timeline.replica_logs.last in old["snapshot"] or bool((old["last_offset"] >= (term.start or 0)).any())
 
 
 def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:

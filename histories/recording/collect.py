@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..errors import LogjudgeError, UsageError
 from ..evidence.checkpoints import OFFSET_CHECKPOINTS
 from ..evidence.layout import (
+    MAX_DEPTH,
     METADATA_TOPIC,
     OFFSETS_TOPIC,
     PARTITION_FOLDER,
@@ -30,10 +31,10 @@ from .broker_logs import META, by_number, find_logs, is_log, may_be_log_by_conte
 from .remote_copy import fetch, place_of
 
 BROKER = re.compile(r"\w[\w.\-]*")
-MAX_DEPTH = 6  # of folders below one that is given
 INTERNAL = "__"  # prefix of Kafka's own topics
 _FOLDER = re.compile(rf"{PARTITION_FOLDER.pattern}(?:{SUFFIX})?")
 _DUMP = "a text of kafka-dump-log; where its segments are missing, copy it to RUN/brokers/ID/ID-TOPIC-PARTITION.txt"
+_NO_EVIDENCE = "{}: found no segments, checkpoints or logs, expected those of a broker; archives must be unpacked"
 _NAMELESS = "{0}: found no meta.properties, so its broker is not known; name it: ID={0}"
 
 
@@ -83,6 +84,8 @@ def _folders_below(given: Path, shown: str) -> list[Source]:
         UNKNOWN_BROKER
     }
     has_disk = any(_files(given, is_stored_evidence))
+    if not writers and not has_disk and not any(_files(given, may_be_log_by_content)):
+        raise UsageError(_NO_EVIDENCE.format(shown))
     if not writers or (has_disk and len(writers) > 1):
         raise UsageError(_NAMELESS.format(shown))
     return [source._replace(broker=writers.pop() if has_disk else "")]

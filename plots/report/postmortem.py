@@ -295,9 +295,13 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     if not verdict["counts"].get("kept records") and not verdict["causes"]:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    elections = [is_election(one) for one in verdict["causes"] if not one["findings"]]
-    removed, elected = elections.count(False), elections.count(True)
-    events = [f"{plural(removed, 'truncation')} removed records for good"] if removed else []
+    causes = [one for one in verdict["causes"] if not one["findings"]]
+    removals = [one.get("event", one["says"]) for one in causes if not is_election(one)]
+    elected = len(causes) - len(removals)
+    more = ", …" if len(removals) > 1 else ""
+    events = (
+        [f"{plural(len(removals), 'truncation')} removed records for good ({removals[0]}{more})"] if removals else []
+    )
     events += [f"{plural(elected, 'unclean election')} may have lost records"] if elected else []
     also = f", but {' and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"

@@ -124,9 +124,13 @@ def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_ther
 @pytest.mark.parametrize(
     ("name", "left", "headline"),
     [
-        ("unclean-election-a", ["1", "2", "3", "100"], "but 2 truncations removed records for good."),
+        (
+            "unclean-election-a",
+            ["1", "2", "3", "100"],
+            "but 2 truncations removed records for good (broker",
+        ),
         ("unclean-election-a", ["2", "3", "100"], "but 2 unclean elections may have lost records."),
-        ("leader-kill-a", ["2", "3", "100"], "but 1 truncation removed records for good."),
+        ("leader-kill-a", ["2", "3", "100"], "but 1 truncation removed records for good (broker"),
     ],
 )
 def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
@@ -140,6 +144,21 @@ def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
     assert headline in result.headline
     noted = "broker 2, which was not in sync, was elected leader of orders-0 in epoch 2; which records it lacked"
     assert any(noted in one["headline"] for one in result.incidents) == ("election" in headline)
+
+
+@pytest.mark.parametrize("is_earlier", [False, True])
+def test_an_unclean_election_is_noted_if_only_logs_that_agree_again_are_given(
+    unpacked: Unpack, tmp_path: Path, is_earlier: bool
+) -> None:
+    """The old leader truncated, which its server.log shows, or a copy of its log from before."""
+    folder = unpacked("unclean-election-m")
+    for broker in ("1", "2", "3"):
+        earlier = "snapshots/before-rejoin" if is_earlier and broker == "3" else ""
+        shutil.copytree(folder / earlier / "brokers" / broker / "data", tmp_path / "run" / "brokers" / broker / "data")
+    result = logjudge.check(tmp_path / "run")
+    assert result.rules["replica-divergence"]["findings"] == is_earlier
+    noted = "not known without the server.log, or an earlier copy of the log, of a broker that was (broker 3)"
+    assert any(noted in one["headline"] for one in result.incidents) != is_earlier
 
 
 def test_the_longest_truncation_comes_first() -> None:

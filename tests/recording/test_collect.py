@@ -88,6 +88,16 @@ def test_the_disks_of_one_broker_do_not_overwrite_each_other(tmp_path: Path) -> 
     assert {f"data-d1/orders-0/{SEGMENT}", f"data-d2/orders-1/{SEGMENT}", "data-d2/meta.properties"} <= found
 
 
+def test_a_disk_may_be_many_folders_below_the_given_one(tmp_path: Path) -> None:
+    disk(
+        tmp_path / "support" / "kafka" / "pods" / "broker-0" / "var" / "lib" / "kafka" / "data" / "log0",
+        "1",
+        "orders-0",
+    )
+    collect(sources_of([str(tmp_path / "support")]), tmp_path / "run")
+    assert f"data/orders-0/{SEGMENT}" in collected(tmp_path / "run" / "brokers" / "1")
+
+
 def test_a_segment_that_grows_is_cut_at_a_whole_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = [batch.end for batch in batches(LOG)]
     data = disk(tmp_path / "data", "1", "orders-0")
@@ -124,6 +134,8 @@ def test_a_folder_without_a_broker_needs_its_number(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such folder"):
         sources_of(["5=/nowhere"])
     (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="archives must be unpacked"):
+        sources_of([str(tmp_path / "empty")])
     with pytest.raises(LogjudgeError, match="found no segments"):
         collect(sources_of([f"4={tmp_path / 'empty'}"]), tmp_path / "other")
 
