@@ -136,4 +136,10 @@ def render(runs: Sequence[Judged], index: Path | None) -> str:
         lines.append(f"  {verdict} {name}  {clipped(printable(_reason(run)), max(columns - len(name) - 15, 20))}")
     if len(runs) > len(shown):
         lines.append(f"  … and {len(runs) - len(shown):,} more")
+    reports = [run.report["counts"] for run in runs if run.report]
+    if reports and all(counts.get("evidence files") and not counts.get("operations") for counts in reports):
+        lines += [
+            "",
+            "These are only brokers' files. Those of one cluster are one run: put them into one folder, and name that.",
+        ]
     return "\n".join([*lines, *(["", f"Index of the reports: {index}"] if index else [])])

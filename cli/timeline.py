@@ -39,7 +39,8 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     Each event has its source: the file with the line or byte.
     """
     opened = open_for_inspection(run, reader)
-    names = opened.labels(parse_partition(partition))
+    # Kafka's own topics come last: they have many partitions, and few readers look for them.
+    names = sorted(opened.labels(parse_partition(partition)), key=lambda name: name.startswith("__"))
     timelines = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
     opened.located({"all": timelines})
     if form == "json":
@@ -71,10 +72,10 @@ def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
     clocks = opened.clocks()
     if opened.has_history:
         add_time_origin(document, opened.started_at)
-    if clocks:
+    if opened.with_files():
         document.heading("Clocks")
-        read_as = "Times in broker logs are read as UTC, less what a clock below is ahead."
-        document.sentences(read_as, *(f"{clock}." for clock in clocks))
+        read_as = "Times in broker logs are read as UTC" + ", less what a clock below is ahead" * bool(clocks)
+        document.sentences(f"{read_as}.", *(f"{clock}." for clock in clocks))
     return document
 
 

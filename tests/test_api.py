@@ -133,11 +133,18 @@ def test_only_and_skip_choose_rules() -> None:
     assert "lost-write" not in logjudge.check(frame(), config=CONFIG, skip=["lost-write"]).rules
 
 
+def test_a_recorder_is_finished_and_judged(tmp_path: Path) -> None:
+    recorder = logjudge.Recorder(tmp_path / "run")
+    with recorder.send("p0", "orders", "order-1") as op:
+        op.ok(partition=0, offset=0)
+    assert logjudge.check(recorder).verdict == "unknown"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"run": "/nowhere/run"}, "/nowhere/run"),
-        ({"run": 3}, "found int as a run, expected a path, a list of paths, or a DataFrame of events"),
+        ({"run": 3}, "found int as a run, expected a path, a list of paths, a Recorder, or a DataFrame of events"),
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
         ({"run": EXAMPLE, "allow": "lost"}, "there is no rule lost; did you mean lost-write or lost-update"),
         ({"run": EXAMPLE, "config": {}}, "found config with a path"),

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 from click.testing import Result
-from command_line import invoke
+from command_line import LOSSY, invoke
 from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
 from logjudge.cli import judging_processes
 from logjudge.cli.judging import Judged, Task
@@ -105,6 +105,13 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     assert not page.tags & {"script", "svg", "img", "b onload"}
     assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]
     assert all(line.isprintable() for line in render(runs, None).replace("\x1b", "").splitlines())
+
+
+def test_folders_of_single_brokers_are_one_run(tmp_path: Path) -> None:
+    brokers = [LOSSY / "brokers" / name for name in ("1", "2")]
+    hint = "Those of one cluster are one run"
+    assert hint in check(*brokers, out=tmp_path / "out").output
+    assert hint not in check(brokers[0], LOSSY, out=tmp_path / "other").output
 
 
 def test_many_small_runs_are_judged_in_processes(

@@ -104,12 +104,14 @@ class Inspected:
         return [NOT_SEARCHED] if has_transactions or self.run.settings.dialect == "jepsen" else []
 
     def clocks(self) -> list[str]:
-        """Comparisons of each broker's clock with the history's, as sentences."""
+        """Comparisons of each broker's clock with the history's, as sentences; without one, of clocks not in UTC."""
         clocks = dict(clocks_of(self._gathered.common))
         for p in self._partitions.values():
             of_partition = p.timeline.clocks if p.timeline is not None else {}
             clocks |= {name: clock for name, clock in of_partition.items() if clock.by_records}
-        return [clock.description for clock in clocks.values()]
+        return [
+            clock.description for clock in clocks.values() if self.has_history or clock.offset or clock.has_conflict
+        ]
 
     def set_aside(self) -> list[str]:
         """The brokers' files that are not judged although they may be of these partitions, each with the reason."""

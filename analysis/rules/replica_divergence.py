@@ -93,6 +93,7 @@ class Divergence(NamedTuple):
     records: pl.DataFrame  # of all replicas, from first to last
     is_uncommitted: bool  # no record of a losing side is known to be committed
     lost: pl.DataFrame  # the sends that are known to be committed, and are not on the winning side
+    values: pl.Series  # of these sends; without sends, of all records on a losing side, by offset
 
     @property
     def brokers(self) -> list[str]:
@@ -118,7 +119,11 @@ def _divergence(
     losing = [number for number in range(len(sides)) if number != winner]
     is_breach = any(committed[number] for number in losing) if winner is not None else sum(committed) > 1
     lost = pl.concat(proved[number] for number in losing)
-    return Divergence(snapshot, first, last, run.height, sides, winner, within, not is_breach, lost)
+    replaced = within.filter(
+        pl.col("broker").is_in([sides[number][0] for number in losing]), pl.col("control").is_null()
+    )
+    values = (lost if len(sends) else replaced.sort("offset", "broker"))["value"].drop_nulls()
+    return Divergence(snapshot, first, last, run.height, sides, winner, within, not is_breach, lost, values)
 
 
 def _sides(names: list[str], like: list[str]) -> list[list[str]]:
@@ -178,7 +183,7 @@ def _finding(logs: ReplicaLogs, divergence: Divergence, bounds: pl.DataFrame) ->
         _evidence(divergence, bounds),
         count=divergence.offsets,
         severity="note" if divergence.is_uncommitted else "violation",
-        values=lost["value"].drop_nulls() if winner is not None else (),
+        values=divergence.values if winner is not None else (),
         processes=lost["process"].drop_nulls().unique().sort() if winner is not None else (),
         brokers=sorted(divergence.brokers),
         snapshot=snapshot,

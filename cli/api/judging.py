@@ -135,9 +135,9 @@ def check(
 ) -> Result | list[Result]:
     """Judge a run, as `logjudge check` does.
 
-    `run` is a path (a run bundle, a history, brokers' files), a URI with engine="spark", or a DataFrame of polars,
-    pandas or Spark with a row for each event and the columns of docs/format.md; `config` is then the content of
-    run.json. A list or tuple of paths gives a list of results.
+    `run` is a path (a run bundle, a history, brokers' files), a URI with engine="spark", a Recorder (which is finished
+    first), or a DataFrame of polars, pandas or Spark with a row for each event and the columns of docs/format.md;
+    `config` is then the content of run.json. A list or tuple of paths gives a list of results.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
     `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `model` and `keys`
@@ -146,12 +146,15 @@ def check(
     it. Raises LogjudgeError with one sentence if the run cannot be read or an
     argument is wrong.
     """
+    from .histories.recording.recorder import Recorder
+
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
     config = options.pop("config", None)
     request = Request.of(allow, only, skip, **options)
     if library_of(run):
         return _check_frame(run, engine, request, config or {})
+    run = run.finish() if isinstance(run, Recorder) else run
     results = [_check_path(path, engine, request) for path in paths_of(run, config)]
     return results if isinstance(run, list | tuple) else results[0]
 
@@ -162,7 +165,7 @@ def paths_of(run: Any, config: object) -> list[str]:
         raise UsageError("found config with a path, expected it with a DataFrame; a path has its run.json beside it")
     paths = run if isinstance(run, list | tuple) else [run]
     if not all(isinstance(path, str | os.PathLike) for path in paths):
-        expected = "expected a path, a list of paths, or a DataFrame of events"
+        expected = "expected a path, a list of paths, a Recorder, or a DataFrame of events"
         raise UsageError(f"found {type(run).__name__} as a run, {expected}")
     return [os.fspath(path) for path in paths]
 
@@ -235,15 +238,12 @@ def _open_local(path: str, request: Request) -> Run:
 def assert_valid(run: Any, allow: str | Iterable[str] = (), **options: Any) -> Result:
     """Judge a run and raise an AssertionError unless it is valid; return the result.
 
-    `run` is what `logjudge.check` takes, a Recorder (which is finished first), or a Result. `options` are those of
-    `logjudge.check`.
+    `run` is what `logjudge.check` takes, or a Result. `options` are those of `logjudge.check`.
     """
-    from .histories.recording.recorder import Recorder
-
     __tracebackhide__ = True
     if isinstance(run, Result):
         run.assert_valid(allow)
         return run
-    result: Result = check(run.finish() if isinstance(run, Recorder) else run, allow=allow, **options)
+    result: Result = check(run, allow=allow, **options)
     result.assert_valid()
     return result

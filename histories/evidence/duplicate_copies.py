@@ -166,5 +166,6 @@ def _reason(part: Part, judged: Part | None, nodes: Mapping[Path, Node], is_log_
         return reason
     if own == other:
         ages = {_age(dir_, part.path.parent.name) for dir_ in dirs}
-        return f"{reason}; both are directory {own}" + (", at different times" if len(ages) > 1 else "")
+        older = f", at different times; snapshots/NAME/brokers/{part.broker} in the run may have the earlier copy"
+        return f"{reason}; both are directory {own}" + (older if len(ages) > 1 else "")
     return f"{reason}; its directory.id is {own}, that of the other {other}: a disk was replaced, or an id was reused"

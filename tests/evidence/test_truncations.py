@@ -62,6 +62,10 @@ def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp
     report = judged_alone(unpacked, "unclean-election-a", tmp_path)["report"]
     dated = "1. 2026-11-21 09:24:56.489Z: the controller elected broker 1 leader of orders-0 in epoch 0"
     assert dated in report
+    assert "## Trigger\n\nNot recorded.\n\n## Detection\n\nFound by logjudge" in report
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert 'id="rule-replica-divergence"' in page
+    assert 'id="rule-lost-write"' not in page  # in the list of rules that are not judged
     for place in (tmp_path / "run", tmp_path / "out"):
         assert dated.replace("Z:", "Z") in " ".join(invoke("explain", place).output.split())
 
@@ -157,8 +161,17 @@ def test_an_unclean_election_is_noted_if_only_logs_that_agree_again_are_given(
         shutil.copytree(folder / earlier / "brokers" / broker / "data", tmp_path / "run" / "brokers" / broker / "data")
     result = logjudge.check(tmp_path / "run")
     assert result.rules["replica-divergence"]["findings"] == is_earlier
+    values = [value for found in result.findings["values"] for value in found]
+    assert (values[:1], len(values)) == ((["p1-163"], 609) if is_earlier else ([], 0))  # what the old leader had
     noted = "not known without the server.log, or an earlier copy of the log, of a broker that was (broker 3)"
     assert any(noted in one["headline"] for one in result.incidents) != is_earlier
+
+
+def test_a_timeline_of_server_logs_has_internal_topics_last(unpacked: Unpack, tmp_path: Path) -> None:
+    shutil.copyfile(unpacked("unclean-election-m") / "brokers" / "1" / "server.log", tmp_path / "server.log")
+    listed = invoke("timeline", tmp_path / "server.log").output
+    assert listed.startswith("orders-0\n")
+    assert listed.endswith("Clocks\n  Times in broker logs are read as UTC.\n")
 
 
 def test_the_longest_truncation_comes_first() -> None:
