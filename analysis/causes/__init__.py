@@ -46,6 +46,7 @@ from . import (
     late_write,
     leader_epoch_divergence,
     log_rolled_back,
+    metadata_lost,
     offsets_altered,
     producer_state_lost,
     repeated_marker,
@@ -79,6 +80,7 @@ CAUSES: dict[str, ModuleType] = {
         correlated_failure,
         corruption,
         log_rolled_back,
+        metadata_lost,
         split_brain,
         commit_before_handle,
         committed_offset_vanished,
@@ -112,7 +114,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     found = _of_logs("explain_loss", timeline, lost)
     if found.cause == "unknown" and lost.last < timeline.replica_logs.remote_below:
         return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])
-    return found
+    found_aside = metadata_lost.facts_of_leftovers(timeline, lost)
+    if found.cause == "unknown":
+        return replace(found, missing=[*found.missing, *(f"why this is no replica: {one.sentence}" for one in found_aside)])
+    return replace(found, chain=[*found.chain, *found_aside])
 
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:

@@ -158,7 +158,7 @@ def _is_observed(part: Part, generations: int) -> bool:
     tables = part.tables
     sends = tables["sends"]
     own = sends if generations == 1 else sends.filter((pl.col("outcome") != "info") | pl.col("offset").is_not_null())
-    logs = [frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties")]
+    logs = [frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME, "properties", "leftovers")]
     return any(map(len, (own, tables["reads"], tables["marks"], *logs)))
 
 

@@ -19,8 +19,7 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..extremes import greatest
-from ..replicas.leaders import longest_copy
+from ..replicas.leaders import formatting_record, longest_copy
 from ..timelines.facts import MS
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
@@ -302,18 +301,15 @@ def since_metadata_began(
 ) -> list[TopicCopy]:
     """The copies without those from before the first record of the metadata log at the end of the run.
 
-    That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. The first
-    record of a metadata log is the feature level that formatted it. A broker that kept its disk may have an older one
-    than the new controllers. `metadata`, `started`: as in recorded_changes.
+    That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. `metadata`,
+    `started`: as in recorded_changes.
     """
     if not copies or metadata is None or started is None:
         return list(copies)
-    first = metadata.filter(snapshot=FINAL).sort("offset", maintain_order=True).unique("broker", keep="first")
-    is_whole = (pl.col("kind") == "feature") & ~pl.col("file").str.ends_with(".checkpoint")
-    formatted = greatest(first.filter(is_whole)["time"], None)
+    formatted = formatting_record(metadata)
     if formatted is None:
         return list(copies)
-    began = (formatted - started) * MS - MAX_CLOCK_SKEW_NS
+    began = (formatted["time"] - started) * MS - MAX_CLOCK_SKEW_NS
     return [copy for copy in copies if copy.time is None or copy.time > began]
 
 

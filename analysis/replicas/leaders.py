@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from .replica_logs import is_of_copy
 
 LEADER_EVENTS = ("leader", "elected", "leadership", "partition-change", "partition-new", "follower")
@@ -19,6 +20,18 @@ def longest_copy(metadata: pl.DataFrame) -> pl.DataFrame:
     copies = metadata.group_by("snapshot", "broker").agg(pl.col("offset").max().alias("end"), pl.len())
     best = copies.sort("end", "len", "snapshot", "broker", descending=[True, True, False, False]).row(0, named=True)
     return metadata.filter(is_of_copy(best["snapshot"], best["broker"])).sort("offset", maintain_order=True)
+
+
+def formatting_record(metadata: pl.DataFrame) -> dict[str, Any] | None:
+    """The first record of the cluster's metadata log at the end of the run; None if its copies begin later.
+
+    It is the feature level that formatted the log. A broker that kept its disk may have an older log than the new
+    controllers, so the newest one counts.
+    """
+    first = metadata.filter(snapshot=FINAL).sort("offset", maintain_order=True).unique("broker", keep="first")
+    is_whole = (pl.col("kind") == "feature") & ~pl.col("file").str.ends_with(".checkpoint")
+    whole = first.filter(is_whole).sort("time", "broker")
+    return whole.row(-1, named=True) if len(whole) else None
 
 
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:

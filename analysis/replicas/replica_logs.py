@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -65,6 +66,7 @@ _TABLES: dict[str, Schema] = {
     "segments": SEGMENTS,
     "identical": IDENTICAL,
     "log_events": LOG_EVENTS,
+    "leftovers": RECORDS,
 }
 
 
@@ -87,6 +89,7 @@ class ReplicaLogs(LogTables, TopicPartition):
 
     snapshots: tuple[str, ...] = (FINAL,)  # undated ones, then in order of time; "" is the end of the run
     times: Mapping[str, int] = field(default_factory=dict)  # of the snapshots, ns
+    leftovers: pl.DataFrame = field(default_factory=partial(empty, RECORDS, True))  # of folders beside the logs
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ..replicas.leaders import epochs_with_two_leaders, longest_copy
+from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
 from .facts import RESTART, SECOND, Fact, fact_of
@@ -96,6 +96,10 @@ def _undated_last(one: LogEnd | BrokerEvent | Move | IsrReport) -> tuple[bool, i
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     """Adds facts of the metadata log."""
     previous: dict[str, Any] | None = None
+    if (first := formatting_record(metadata)) is not None:
+        message = "the metadata log that the cluster has at the end of the run began, without any topic"
+        source = (builder.at(first["time"]), first["file"], None, first["byte"])
+        builder.formatted = Fact(message, "metadata-formatted", *source)
     # Records of one batch share a millisecond: nanoseconds after it keep their order.
     within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
     for row in longest_copy(metadata).with_columns(within).iter_rows(named=True):

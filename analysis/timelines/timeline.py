@@ -93,13 +93,13 @@ class _Dated:
 class LogEnd(_Dated):
     """The log end offset of a broker when its log was loaded, truncated, cut or copied, or when it began to follow.
 
-    The kind "refused" is that of a leader when it refused a fetch from beyond its log. The kind "high-watermark" has
-    the checkpointed high watermark instead.
+    The kind "refused" is that of a leader when it refused a fetch from beyond its log, "set-aside" that of a log that
+    is the broker's no more. The kind "high-watermark" has the checkpointed high watermark instead.
     """
 
     broker: str
     end: int
-    kind: str  # loaded followed snapshot truncated corruption refused cut high-watermark
+    kind: str  # loaded followed snapshot truncated corruption refused cut set-aside high-watermark
     snapshot: str | None = None
     is_noop: bool = False
     is_new: bool = False  # the broker had no log of the partition, and created one
@@ -220,6 +220,7 @@ class Timeline:
     version: str | None = None
     version_fact: Fact | None = None
     topic_changes: list[Fact] = field(default_factory=list)  # deletions and creations of the topic
+    formatted: Fact | None = None  # the first record of the cluster's metadata log at the end of the run
     log_starts: list[Fact] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)

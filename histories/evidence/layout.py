@@ -81,7 +81,8 @@ def find_parts(root: Path) -> list[Part]:
     found = without_foreign_files(dumps_to_judge(readable), nodes)
     rest = (part for part in parts if part.kind == "unreadable")
     concerned = [*unreadable_parts(rest, found, {path for path, _, _ in missing})]
-    return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned, *leftovers(folders)]
+    aside = leftovers(folders, [part for part in found if part.kind == "properties"])
+    return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned, *aside]
 
 
 def _partition_folders(folders: Folders) -> Iterator[Path]:

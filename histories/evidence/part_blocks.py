@@ -74,6 +74,13 @@ def _read_segment(part: Part) -> Iterator[Block]:
     yield from _blocks("damage", part, segment.damage)
 
 
+def _read_aside(part: Part) -> Iterator[Block]:
+    """The records of a segment that is no longer, or not yet, of the broker's log; damage there is of no log."""
+    from .segments import read_segment
+
+    yield from _blocks("leftovers", part, read_segment(part.path, part.start, part.end).records)
+
+
 def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
     if not segment.batches.height and not segment.damage.height and part.start == 0:
         yield from _blocks("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
@@ -124,6 +131,7 @@ _TABLES: dict[str, tuple[str, Callable[[Part], tuple[pl.DataFrame, pl.DataFrame]
 _READERS = {
     "segment": _read_segment,
     "headers": _read_headers,
+    "aside": _read_aside,
     "dump": _read_dump,
     **dict.fromkeys(NOT_READ, _read_nothing),
 }

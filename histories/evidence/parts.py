@@ -16,6 +16,7 @@ class Part:
     broker: str
     # segment, headers (a segment of a large log), txnindex, snapshot (of producers), metadata, groups, transactions,
     # offsets, epochs, properties, log, dump;
+    # aside: a segment of a leftover folder (leftover_folders.py);
     # left-out: excluded from the judgement; leftover: of no current replica (leftover_folders.py);
     # unreadable: not a readable file; missing: not there, as other files prove
     kind: str
