@@ -114,10 +114,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     found = _of_logs("explain_loss", timeline, lost)
     if found.cause == "unknown" and lost.last < timeline.replica_logs.remote_below:
         return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])
-    found_aside = metadata_lost.facts_of_leftovers(timeline, lost)
+    folders = metadata_lost.facts_of_leftovers(timeline, lost)
     if found.cause == "unknown":
-        return replace(found, missing=[*found.missing, *(f"why this is no replica: {one.sentence}" for one in found_aside)])
-    return replace(found, chain=[*found.chain, *found_aside])
+        return replace(found, missing=[*found.missing, *(f"why it is no replica: {one.sentence}" for one in folders)])
+    return replace(found, chain=[*found.chain, *folders])
 
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:

@@ -25,8 +25,8 @@ from logjudge.histories.evidence.tables import BATCHES, LOCATION
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
-from .replica_texts import logs
-from .timelines import AFTER, CUT, LOADED, server_log, timeline
+from .replica_texts import epochs, logs
+from .timelines import AFTER, CUT, LOADED, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -186,6 +186,20 @@ def test_the_longest_truncation_comes_first() -> None:
         "broker 3 truncated offsets 1 to 2",
         "broker 2 truncated offset 1",
     ]
+
+
+def test_the_broker_that_led_from_the_cut_on_wrote_what_it_truncated() -> None:
+    """Broker 1 led alone from offset 1 to 39, as both others had left the ISR; broker 2 was elected uncleanly at 1."""
+    meta = metadata(
+        (3, {"isr": [1]}),
+        (4, {"leader": 1, "leaderEpoch": 1}),
+        (7, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}),
+    )
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("1", 1, 1), ("2", 2, 1))}
+    found = timeline(tables, meta=meta, events=[server_log("1", (8, LOADED % 40), (9, CUT % 1))])
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    assert [record["cause"] for record in explain_truncations(p)] == ["unclean-election"]
 
 
 REASON = "Truncating partition orders-0 with TruncationState(offset=%d, completed=true) due to local high watermark 0"
