@@ -297,7 +297,7 @@ class Timeline:
         values = {name: str(value).lower() for name, value in self.config.items()}
         changed = []
         for setting in self.settings:
-            if values.get(setting.name, setting.value) != setting.value:
+            if values.get(setting.name) != setting.value:
                 changed.append(setting)
             values[setting.name] = setting.value
         return changed

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import Any, Literal
 
-from .facts import Fact
+from .facts import SECOND, Fact
 from .timeline import Builder, Deletion, Setting
 
 _NEXT_SETTING = re.compile(r", ?(?=[\w.]+ -> )")  # a value may have commas
@@ -14,9 +14,14 @@ RETENTION: tuple[tuple[str, Literal["age", "size"]], ...] = (("retention.ms", "a
 
 
 def add_setting(builder: Builder, row: dict[str, Any], time: int | None) -> None:
-    """Adds a value of a setting of the topic, from a row of METADATA."""
+    """Adds a value of a setting of the topic, from a row of METADATA.
+
+    One that was set after the topic had been created was the brokers' default before, so it is not its configuration.
+    """
     name, value = row["key"], "" if row["value"] is None else str(row["value"]).lower()
-    builder.config.setdefault(name, row["value"])
+    created = [fact.time for fact in builder.topic_changes if fact.kind == "topic-created" and fact.time is not None]
+    if time is None or not created or time <= max(created) + SECOND:
+        builder.config.setdefault(name, row["value"])
     _add(builder, name, value, time, source=row["file"], byte=row["byte"])
 
 

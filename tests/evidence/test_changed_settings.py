@@ -49,6 +49,17 @@ def test_an_unclean_election_is_judged_by_the_setting_of_its_time(changes, measu
     assert was_set == (changes == [("true", 3)])
 
 
+def test_a_setting_that_the_topic_did_not_have_counts_from_its_time_on():
+    """Until then the topic has the brokers' defaults, which no source records."""
+    unclean, least = setting(UNCLEAN.partition("=")[0], "true", 7), setting("min.insync.replicas", "2", 8)
+    found = explained(SHRINKS, ELECTS_2, unclean, least)
+    assert found.cause == "unclean-election"
+    assert "min.insync.replicas=2" in measures(found)
+    assert [fact.sentence for fact in found.chain if fact.kind == "setting"] == [
+        "unclean.leader.election.enable of topic orders was set to true"
+    ]
+
+
 @pytest.mark.parametrize(("at", "helps"), [(3, True), (7, False)])
 def test_a_least_isr_that_was_lowered_before_the_acknowledgement_prevents_no_loss(at, helps):
     name = "min.insync.replicas"
