@@ -61,6 +61,7 @@ from . import (
 )
 from .cases import NOT_THE_CASE, Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
 from .decisive import decisive_steps
+from .leader_change import find_leader_change
 from .lost_marker import (
     explanation_of_part,
     explanation_of_records,
@@ -151,16 +152,27 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     """The cause of a value at several offsets. `records`: the brokers' records at its offsets (cases.records_at).
 
     If another record has a copy's offset now, that copy was truncated, and the producer wrote the record again: the
-    cause is that of the truncation.
+    cause is that of the truncation. But not if consumers had read all copies before the election that lost that one.
     """
     held = held_records(timeline, repeated, records)
-    if replaced := [row["offset"] for row in held if row["value"] != repeated.value]:
+    replaced = [row["offset"] for row in held if row["value"] != repeated.value]
+    if replaced and _were_read_before_loss(timeline, repeated, replaced):
+        held = [row for row in held if row["value"] == repeated.value]
+    elif replaced:
         found = explain_loss(timeline, repeated.lost(replaced))
         # Without the offset, so that findings of one truncation are one incident.
         missing = ["what truncated the copy that another record has replaced"]
         return found if found.cause != "unknown" else replace(found, missing=missing)
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")
+
+
+def _were_read_before_loss(timeline: Timeline, repeated: Repeated, offsets: Sequence[int]) -> bool:
+    """Whether consumers had read all copies before the election after which those at some offsets were gone."""
+    successor = find_leader_change(timeline, repeated.lost(offsets)).successor
+    read = [time for time in repeated.read.values() if time is not None]
+    was_read = len(read) == len(repeated.offsets)
+    return was_read and successor is not None and successor.time is not None and max(read) < successor.time
 
 
 def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:

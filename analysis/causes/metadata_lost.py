@@ -17,6 +17,7 @@ import polars as pl
 from ...histories.evidence.leftover_folders import is_stray
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
+from ..wording import plural
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 
 CITATION = "KIP-516 (topic ids), KIP-858 (stray logs); LogManager"
@@ -36,41 +37,47 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     leftovers = timeline.replica_logs.leftovers.with_columns(folder=FOLDER)
     strays = leftovers.filter(pl.col("folder").map_elements(lambda name: is_stray(name.rpartition("/")[2]), pl.Boolean))
-    holding = _holding(strays, lost)
+    ends = _lost_records(strays, lost).filter(pl.col("offset").is_in([lost.first, lost.last]))
+    holding = ends.filter(pl.col("offset").n_unique().over("folder") == len({lost.first, lost.last}))
     if not len(holding):
         return needs(f"the folders {lost.name}.<32 hex digits>-stray with the records, if brokers set their logs aside")
     factor = timeline.config.get("replication.factor")
     if not isinstance(factor, int) or strays["broker"].n_unique() < factor:
         return needs(f"the folders {lost.name}.<32 hex digits>-stray of all replicas (replication.factor in run.json)")
     others = strays.join(holding, on="folder", how="anti")
-    wrote = strays.join(holding, on="folder", how="semi").filter(pl.col("offset") == lost.last)["leader_epoch"].min()
+    wrote = holding.filter(offset=lost.last)["leader_epoch"].min()
     if len(others) and others.select((pl.col("leader_epoch") > wrote).fill_null(True).any()).item():
         return needs(f"whether {lost.name} had lost the records already when the metadata were lost")
-    ends = [end for end in timeline.ends if end.kind == "set-aside" and end.end > lost.last]
-    aside = [end.fact for end in ends if end.broker in {*holding["broker"]} and (end.time or 0) > lost.last_acked]
+    set_aside = [end for end in timeline.ends if end.kind == "set-aside" and end.end > lost.last]
+    aside = [end.fact for end in set_aside if end.broker in {*holding["broker"]} and (end.time or 0) > lost.last_acked]
     return Attempt(True, chain(acknowledgement_facts(lost), [began], aside), PREVENTED_BY)
 
 
 def facts_of_leftovers(timeline: Timeline, lost: Lost) -> list[Fact]:
-    """The facts that folders beside the brokers' logs (leftover_folders.py) still have the lost records."""
-    held = _holding(timeline.replica_logs.leftovers.with_columns(folder=FOLDER), lost)
+    """The facts that folders beside the brokers' logs (leftover_folders.py) still have lost records."""
     return [
         Fact(
-            f"the folder {folder} of broker {broker} still has the records (kafka-dump-log.sh --print-data-log)",
+            f"the folder {folder} of broker {broker} still has {_how_many(records, lost)} (kafka-dump-log.sh"
+            " --print-data-log)",
             "leftover",
             source=file,
             byte=byte,
             partition=lost.name,
             broker=broker,
-            offset=lost.first,
+            offset=offset,
         )
-        for folder, broker, file, byte in held.select("folder", "broker", "file", "byte").iter_rows()
+        for folder, broker, file, byte, offset, records in _lost_records(timeline.replica_logs.leftovers, lost)
+        .group_by("folder", maintain_order=True)
+        .agg(pl.col("broker", "file", "byte", "offset").first(), records=pl.col("offset").n_unique())
+        .iter_rows()
     ]
 
 
-def _holding(leftovers: pl.DataFrame, lost: Lost) -> pl.DataFrame:
-    """The folders with the first and the last lost record: one row each, that of the first record."""
-    is_lost = pl.col("value").is_in(list(lost.values)) & pl.col("offset").is_in([lost.first, lost.last])
-    found = leftovers.filter(is_lost).sort("broker", "folder", "offset", maintain_order=True)
-    both = found.filter(pl.col("offset").n_unique().over("folder") == len({lost.first, lost.last}))
-    return both.unique("folder", keep="first", maintain_order=True)
+def _how_many(records: int, lost: Lost) -> str:
+    return "the records" if records >= lost.count else f"{records:,} of these {plural(lost.count, 'record')}"
+
+
+def _lost_records(leftovers: pl.DataFrame, lost: Lost) -> pl.DataFrame:
+    """The rows of lost records, by broker and folder."""
+    is_lost = pl.col("value").is_in(list(lost.values)) & pl.col("offset").is_between(lost.first, lost.last)
+    return leftovers.with_columns(folder=FOLDER).filter(is_lost).sort("broker", "folder", "offset")

@@ -70,6 +70,16 @@ def test_a_retry_is_known_from_a_log_that_was_truncated_later():
 
 
 @pytest.mark.parametrize(
+    ("read_at", "cause"), [(8, "retry-duplicate"), (10, "unclean-election"), (None, "unclean-election")]
+)
+def test_copies_that_were_read_before_the_election_that_lost_them_are_no_consequence_of_it(read_at, cause):
+    tables = {**logs("1: 0a 1x@1 2y@1\n2: 0a 1x@1 2y@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    read = {1: 6 * SECOND, 2: read_at and read_at * SECOND}
+    twice = Repeated("orders", 0, "b", (1, 2), "p", 5 * SECOND, 1, "all", {"enable.idempotence": False}, read)
+    assert duplicate_cause(timeline(tables, meta=UNCLEAN), twice).cause == cause
+
+
+@pytest.mark.parametrize(
     ("producer", "expected"),
     [
         ({"acks": 1}, "acks=1 disables idempotence for p"),

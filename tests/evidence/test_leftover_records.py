@@ -76,9 +76,10 @@ def test_any_chain_names_the_folder_that_still_has_the_records():
     tables = {**AFTER, **leftovers("1: 0a 1b", "delete")}
     found = explain_loss(timeline(tables, meta=UNCLEAN), lost())
     assert found.cause == "unclean-election"
-    assert found.chain[-1].sentence.startswith(
-        f"the folder brokers/1/data/orders-0.{HASH}-delete of broker 1 still has"
-    )
+    folder = f"the folder brokers/1/data/orders-0.{HASH}-delete of broker 1 still has"
+    assert found.chain[-1].sentence.startswith(f"{folder} the records (")
+    found = explain_loss(timeline(tables, meta=UNCLEAN), lost(last=2, values=("b", "c")))
+    assert found.chain[-1].sentence.startswith(f"{folder} 1 of these 2 records (")
 
 
 def test_the_records_of_a_leftover_folder_are_of_its_broker_and_partition(
