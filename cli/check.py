@@ -140,7 +140,8 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
     type=Choice(["none", "findings", "all"]),
     default="findings",
     show_default=True,
-    help="findings: SVG plots of runs with breaches or permitted findings; all: SVG and PNG plots of every run.",
+    help="findings: SVG plots of runs with breaches, permitted findings or explained truncations; "
+    "all: SVG and PNG plots of every run.",
 )
 @click.option("--no-plots", "plots", flag_value="none", help="Short for --plots none.")
 @engine_options(default="spark")

@@ -83,11 +83,14 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
     old = change.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
-    shrunk = sole_isr_facts(timeline, old, lost.first_acked) if old else []
+    # Without acknowledgements, the ISR just before the election shows who could not fetch the records.
+    just_before = None if new.time is None else new.time - SECOND - 1
+    shrunk = sole_isr_facts(timeline, old, just_before if lost.first_acked is None else lost.first_acked) if old else []
+    absent_at = next((fact.time for fact in shrunk), None) if lost.last_acked is None else lost.last_acked
     facts = chain(
         change.began,
         shrunk,
-        reasons_absent(timeline, new.leader, lost.last_acked),
+        reasons_absent(timeline, new.leader, absent_at),
         _reassignment_facts(timeline, new),
         acknowledgement_facts(lost),
         death_facts(timeline, old, new.time),

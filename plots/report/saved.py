@@ -57,7 +57,7 @@ def load_figures(folder: Path) -> dict[str, Any]:
 def write_result(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
     """Write verdict.json, findings.parquet, quarantine.jsonl, figures.json and the report into an existing folder.
 
-    `plots`: `all` (SVG and PNG), `findings` (SVG of a run with a breach or a permitted finding) or `none`.
+    `plots`: `all` (SVG and PNG), `findings` (SVG of a run with a breach, a permitted finding or a cause) or `none`.
     """
     from .postmortem import write_report
 
@@ -70,8 +70,10 @@ def write_result(folder: Path, report: dict[str, Any], results: Results, figures
         (folder / "quarantine.jsonl").write_bytes(_in_memory(results.quarantine().write_ndjson))
         save_figures(folder, figures)
 
-    is_broken = bool((findings["severity"] != "note").any())
-    endings = {"all": ("svg", "png"), "findings": ("svg",) if is_broken else (), "none": ()}[plots]
+    # A truncation has a cause without a finding if no clients are recorded.
+    has_cause = any(cause["cause"] != "unknown" and not cause["findings"] for cause in report["causes"])
+    is_drawn = has_cause or bool((findings["severity"] != "note").any())
+    endings = {"all": ("svg", "png"), "findings": ("svg",) if is_drawn else (), "none": ()}[plots]
     write_report(folder, report, findings, figures, endings, meanwhile=save)
 
 

@@ -66,6 +66,8 @@ def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp
     page = (tmp_path / "out" / "report.html").read_text()
     assert 'id="rule-replica-divergence"' in page
     assert 'id="rule-lost-write"' not in page  # in the list of rules that are not judged
+    # Brokers 2 and 3 were killed, and the ISR shrank: why the elected broker lacked the records.
+    assert ": broker 1 reported the ISR of orders-0 as \\[1\\]" in report
     for place in (tmp_path / "run", tmp_path / "out"):
         assert dated.replace("Z:", "Z") in " ".join(invoke("explain", place).output.split())
 
