@@ -135,10 +135,8 @@ def read_evidence(part: Part) -> Parts:
 
 
 def _used_by_timelines(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Evidence that every partition gets, without what timelines do not use: unknown lines of logs, and texts."""
-    if table != "log_events":
-        return frame
-    return frame.filter(pl.col("kind").is_in(list(HANDLERS))).with_columns(text=pl.lit(""))
+    """Evidence that every partition gets, without the lines of logs that timelines do not use."""
+    return frame.filter(pl.col("kind").is_in(list(HANDLERS))) if table == "log_events" else frame
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:

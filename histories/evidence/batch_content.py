@@ -8,8 +8,8 @@ from typing import Any
 
 from . import group_records, metadata_records, transaction_records
 from .record_frames import control_type
+from .record_schema import MalformedRecordError
 from .segments import RawRecord, raw_records, read_headers
-from .wire_cursor import MalformedRecordError
 
 Row = dict[str, Any]
 HEADER = (

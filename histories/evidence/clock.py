@@ -63,12 +63,9 @@ class Clock:
             what = "times at which records were sent" if self.by_records else "faults"
             why = f"is {away:.0f} days away from the history" if away > 1 else f"does not fit the history's {what}"
             return f"broker {self.broker}: its log {why}; its times are not reliable"
-        if not self.bounded and self.offset:
-            return (
-                f"broker {self.broker}: no fault bounds its clock; assumed ahead by {self.offset} ms as the others are"
-            )
         if not self.bounded:
-            return f"broker {self.broker}: no fault bounds its clock; assumed equal to the history's"
+            assumed = f"ahead by {self.offset} ms as the others are" if self.offset else "equal to the history's"
+            return f"broker {self.broker}: no fault bounds its clock; assumed {assumed}"
         bounds = f"between {self.low} and {self.high}"
         return f"broker {self.broker}: its clock is ahead by {self.offset} ms ({bounds})"
 

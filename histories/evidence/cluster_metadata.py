@@ -17,8 +17,8 @@ from typing import Any
 import polars as pl
 
 from .metadata_records import decode
+from .record_schema import MalformedRecordError
 from .tables import DAMAGE, METADATA, Row, damage_row
-from .wire_cursor import MalformedRecordError
 
 NO_LEADER_CHANGE = -2
 TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
@@ -61,6 +61,17 @@ class Replay:
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     damage: list[Row] = field(default_factory=list)
+
+    def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Tables METADATA and DAMAGE, both with a column `file`."""
+        tables = (self.rows, METADATA), (self.damage, DAMAGE)
+        metadata, damage = (pl.DataFrame(rows, schema={**schema, "file": pl.String}) for rows, schema in tables)
+        return metadata, damage
+
+    def apply_all(self, records: list[MetadataRecord]) -> None:
+        """Applies the records of committed metadata transactions in order."""
+        for record in without_aborted(records):
+            self.apply(record)
 
     def apply(self, record: MetadataRecord) -> None:
         """Applies a record. One with missing or wrong fields becomes damage."""
@@ -109,7 +120,7 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         _replay_file(path, replay, at_offset=begin - 1)
     for path in segments:
         _replay_file(path, replay, begin=begin)
-    return _frames(replay)
+    return replay.tables()
 
 
 def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> None:
@@ -122,25 +133,20 @@ def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | No
     for entry in raw:
         if entry.value is None or entry.is_control or entry.offset < begin:
             continue
-        offset = entry.offset if at_offset is None else at_offset
-        record = MetadataRecord(offset, entry.timestamp, "", {}, entry.byte, path.name)
+        when = (entry.offset if at_offset is None else at_offset, entry.timestamp)
         try:
-            decoded = decode(entry.value)
+            if (decoded := decode(entry.value)) is not None:
+                records.append(MetadataRecord(*when, *decoded, entry.byte, path.name))
         except MalformedRecordError as error:
-            replay.broken(record, "decode", str(error))
-            continue
-        if decoded is not None:
-            records.append(replace(record, type=decoded[0], data=decoded[1]))
-    for record in without_aborted(records):
-        replay.apply(record)
+            replay.broken(MetadataRecord(*when, "", {}, entry.byte, path.name), "decode", str(error))
+    replay.apply_all(records)
 
 
 def replay_records(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Tables METADATA and DAMAGE of records that were read elsewhere (dump_text.py)."""
     replay = Replay()
-    for record in without_aborted(records):
-        replay.apply(record)
-    return _frames(replay)
+    replay.apply_all(records)
+    return replay.tables()
 
 
 def without_aborted(records: list[MetadataRecord]) -> list[MetadataRecord]:
@@ -160,13 +166,6 @@ def without_aborted(records: list[MetadataRecord]) -> list[MetadataRecord]:
         else:
             out.append(record)
     return out
-
-
-def _frames(replay: Replay) -> tuple[pl.DataFrame, pl.DataFrame]:
-    return (
-        pl.DataFrame(replay.rows, schema={**METADATA, "file": pl.String}),
-        pl.DataFrame(replay.damage, schema={**DAMAGE, "file": pl.String}),
-    )
 
 
 def _topic(replay: Replay, record: MetadataRecord) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from .record_schema import MalformedRecordError
 from .tables import DAMAGE, damage_row
-from .wire_cursor import MalformedRecordError
 
 if TYPE_CHECKING:
     from .segments import RawRecord

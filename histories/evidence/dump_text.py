@@ -238,11 +238,6 @@ def _dump(state: _State) -> Dump:
     )
     metadata, broken = replay_records(state.metadata if is_metadata else [])
     damage = pl.DataFrame(state.damage, schema=DAMAGE)
-    return Dump(
-        topic=state.topic,
-        partition=state.partition,
-        batches=pl.DataFrame(state.batches, schema=BATCHES),
-        records=pl.DataFrame(state.records, schema=RECORDS),
-        metadata=metadata.drop("file"),
-        damage=pl.concat([damage, broken.drop("file")]),
-    )
+    batches, records = pl.DataFrame(state.batches, schema=BATCHES), pl.DataFrame(state.records, schema=RECORDS)
+    damage = pl.concat([damage, broken.drop("file")])
+    return Dump(state.topic, state.partition, batches, records, metadata.drop("file"), damage)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from filecmp import cmp
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any
 
 from .checkpoints import OFFSET_CHECKPOINTS
 from .dump_text import dumped_files, read_dump
@@ -168,20 +168,8 @@ def _files(parts: list[Part], folder: Path, without: Path) -> dict[Path, Path]:
     return {path.relative_to(folder): path for path in files if not (is_around and path.is_relative_to(without))}
 
 
-class Log(NamedTuple):
-    """A log in a snapshot."""
-
-    snapshot: str
-    broker: str
-    topic: str | None
-    partition: int | None
-
-
-class Age(NamedTuple):
-    """How far a log came. Neither number shrinks over time, unless the log is truncated."""
-
-    leader_epoch: int  # the last one
-    offset: int  # the last one
+Log = tuple[str, str, str | None, int | None]  # snapshot, broker, topic and partition
+Age = tuple[int, int]  # of a log: last leader epoch and offset; neither shrinks over time, unless it is truncated
 
 
 def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
@@ -192,18 +180,15 @@ def dumps_to_judge(parts: Iterable[Part]) -> list[Part]:
     by_log: dict[Log, dict[Part, set[str]]] = {}
     for dump in (part for part in parts if part.kind == "dump"):
         for topic, partition, file in _dumped_segments(dump):
-            log = Log(dump.snapshot, dump.broker, topic, partition)
+            log = (dump.snapshot, dump.broker, topic, partition)
             by_log.setdefault(log, {}).setdefault(dump, set()).add(file)
     reasons: dict[Part, str] = {}
     for log, dumps in by_log.items():
         twice = [dump for dump, files in dumps.items() if any(files & other for o, other in dumps.items() if o != dump)]
         if twice:
             reasons = _earlier_dumps(log, twice) | reasons
-    return [_without_place(part, reasons[part]) if part in reasons else part for part in parts]
-
-
-def _without_place(dump: Part, reason: str) -> Part:
-    return replace(dump, kind="left-out", reason=reason, topic=None, partition=None)
+    nowhere: dict[str, Any] = {"kind": "left-out", "topic": None, "partition": None}
+    return [replace(part, reason=reasons[part], **nowhere) if part in reasons else part for part in parts]
 
 
 def _dumped_segments(dump: Part) -> set[tuple[str | None, int | None, str]]:
@@ -222,14 +207,11 @@ def _earlier_dumps(log: Log, dumps: list[Part]) -> dict[Part, str]:
     known = [age for age in ages.values() if age is not None]
     latest = [dump for dump, age in ages.items() if age is not None and age == max(known)]
     if len(known) < len(dumps) or not latest:
-        return dict.fromkeys(
-            dumps, f"is one of several dumps of {name}, and it is not known which of them is the latest"
-        )
+        reason = f"is one of several dumps of {name}, and it is not known which of them is the latest"
+        return dict.fromkeys(dumps, reason)
     judged = latest[0]
-    reason = (
-        f"is a second dump of {name} (judged: {judged.name}); a dump of an earlier time belongs in"
-        f" snapshots/NAME/brokers/{broker}/{PurePosixPath(judged.name).name}"
-    )
+    reason = f"is a second dump of {name} (judged: {judged.name}); a dump of an earlier time belongs in"
+    reason += f" snapshots/NAME/brokers/{broker}/{PurePosixPath(judged.name).name}"
     return {dump: reason for dump in dumps if dump != judged}
 
 
@@ -247,7 +229,7 @@ def _age(dump: Part, topic: str | None, partition: int | None) -> Age | None:
         if dump.topic is not None or (log.topic, log.partition) == (topic, partition)
     ]
     rows = [row for frame in found for row in frame.iter_rows() if row[0] >= 0]
-    return Age(max(epoch for epoch, _ in rows), max(offset for _, offset in rows)) if rows else None
+    return (max(epoch for epoch, _ in rows), max(offset for _, offset in rows)) if rows else None
 
 
 def _without_dumps_of_segments(parts: list[Part]) -> list[Part]:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .record_schema import Field, read_fields, read_key, read_versioned
-from .wire_cursor import WireCursor
+from .record_schema import Field, WireCursor, read_fields, read_key, read_versioned
 
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 EPOCH_KEY, MEMBER_KEY, CURRENT_KEY = 3, 5, 8  # of KIP-848

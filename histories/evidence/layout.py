@@ -24,7 +24,7 @@ from .foreign_files import dumps_to_judge, without_foreign_files
 from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
 from .log_prefixes import is_undated, logs_in, writer_of
-from .missing_segments import SEGMENT, Folders, FoundFile, missing_segments, unreadable_parts, without_copies
+from .missing_segments import SEGMENT, FoundFile, missing_segments, unreadable_parts, without_copies
 from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
@@ -75,7 +75,8 @@ def find_parts(root: Path) -> list[Part]:
         return _parts_with_broker_ids(root.parent, [FoundFile(root, Path(root.name), "")])[0]
     folders: dict[Path, tuple[Path, list[str]]] = {}
     walked = [*_walk(root, folders)]
-    missing = [*missing_segments(_partition_folders(folders), folders)]
+    partitions = (folder for folder in folders if _topic_partition(folder)[0] not in (None, METADATA_TOPIC))
+    missing = [*missing_segments(partitions, folders)]
     parts, nodes = _parts_with_broker_ids(root, [*walked, *missing])
     readable = [part for part in parts if part.kind != "unreadable"]
     found = without_foreign_files(dumps_to_judge(readable), nodes)
@@ -83,13 +84,6 @@ def find_parts(root: Path) -> list[Part]:
     concerned = [*unreadable_parts(rest, found, {path for path, _, _ in missing})]
     aside = leftovers(folders, [part for part in found if part.kind == "properties"])
     return [*found, *without_copies(_coordinators_logs(found), concerned), *concerned, *aside]
-
-
-def _partition_folders(folders: Folders) -> Iterator[Path]:
-    for folder in folders:
-        topic, _ = _topic_partition(folder)
-        if topic not in (None, METADATA_TOPIC):
-            yield folder
 
 
 def logs_among(root: Path, files: Iterable[Path]) -> dict[Path, list[Part]]:

@@ -97,21 +97,24 @@ def in_kafkas_layout(line: str) -> str:
     return f"[{second}{found['fraction'] or ',000'}] {found['level'].rstrip()} {text}"
 
 
-def heads_of(path: Path) -> dict[str | None, str]:
+def _heads(path: Path) -> dict[str | None, str]:
     """The first lines of each source in a log, without prefixes; a log without prefixes has the source None.
 
-    A file with prefixes is read as a whole, as one source may begin after another ends. Raises OSError or ValueError.
+    A file with prefixes is read as a whole, as one source may begin after another ends. No lines of an unreadable one.
     """
-    lines = [in_kafkas_layout(line) for line in head_of(path).decode("utf-8", "replace").split("\n")]
-    if any(map(STAMP.match, lines)) or not any(STAMP.match(split_prefix(line)[1]) for line in lines):
-        return {None: "\n".join(lines)}
     found: dict[str | None, list[str]] = {}
     sizes: dict[str, int] = {}
-    for line in _lines(path):
-        source, text = split_prefix(line)
-        if sizes.setdefault(source, 0) < HEAD_BYTES:
-            sizes[source] += len(text)
-            found.setdefault(source, []).append(text)
+    try:
+        lines = [in_kafkas_layout(line) for line in head_of(path).decode("utf-8", "replace").split("\n")]
+        if any(map(STAMP.match, lines)) or not any(STAMP.match(split_prefix(line)[1]) for line in lines):
+            return {None: "\n".join(lines)}
+        for line in _lines(path):
+            source, text = split_prefix(line)
+            if sizes.setdefault(source, 0) < HEAD_BYTES:
+                sizes[source] += len(text)
+                found.setdefault(source, []).append(text)
+    except (OSError, ValueError):
+        return {}
     stamped = {source: texts for source, texts in found.items() if any(map(STAMP.match, texts))}
     return {source: "\n".join(texts) for source, texts in stamped.items()}
 
@@ -149,9 +152,8 @@ def from_json(line: str) -> str:
             time = _time_of(_first_field(fields, _TIMES))
             if time is not None and isinstance(fields.get("message"), str):
                 level, logger = _first_field(fields, _LEVELS), _first_field(fields, _LOGGERS)
-                return (
-                    f"[{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03}] {level} {fields['message']} ({logger})"
-                )
+                stamp = f"[{time:%Y-%m-%d %H:%M:%S},{time.microsecond // 1000:03}]"
+                return f"{stamp} {level} {fields['message']} ({logger})"
     return line
 
 
@@ -205,10 +207,3 @@ def writer_in(head: str) -> str | None:
     """The id of the broker or controller that wrote these lines; None without one, or with two."""
     found = set(_CONFIGURED.findall(head)) or {"".join(groups) for groups in _NAMED.findall(head)}
     return found.pop() if len(found) == 1 else None
-
-
-def _heads(path: Path) -> dict[str | None, str]:
-    try:
-        return heads_of(path)
-    except (OSError, ValueError):
-        return {}

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .record_schema import Field, read_fields, varint, write_fields
-from .wire_cursor import MalformedRecordError, WireCursor
+from .record_schema import Field, MalformedRecordError, WireCursor, read_fields, varint, write_fields
 
 
 class RecordSchema:

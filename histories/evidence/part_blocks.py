@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -20,9 +19,6 @@ from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
 from .tables import DAMAGE, SEGMENTS, STATE_LOGS, Block, damage_row, located
 from .transaction_log import is_empty_log, read_transaction_log
-
-if TYPE_CHECKING:
-    from .segments import Segment
 
 _SEGMENT_BASE = re.compile(r"(\d{20})\.log")
 
@@ -65,12 +61,18 @@ def _blocks(table: str, part: Part, frame: pl.DataFrame) -> Iterator[Block]:
 
 
 def _read_segment(part: Part) -> Iterator[Block]:
-    from .segments import read_segment
+    """A segment, or of a large log only the headers of its batches, with the path from which to decode the records."""
+    from .segments import read_headers, read_segment
 
-    segment = read_segment(part.path, part.start, part.end)
-    yield from _empty_segment(part, segment)
-    yield from _blocks("batches", part, segment.batches)
-    yield from _blocks("records", part, segment.records)
+    read = read_segment if part.kind == "segment" else read_headers
+    segment = read(part.path, part.start, part.end)
+    if not segment.batches.height and not segment.damage.height and part.start == 0:
+        yield from _blocks("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
+    if part.kind == "segment":
+        yield from _blocks("batches", part, segment.batches)
+        yield from _blocks("records", part, segment.records)
+    else:
+        yield from _blocks("headers", part, segment.batches.with_columns(path=pl.lit(str(part.path))))
     yield from _blocks("damage", part, segment.damage)
 
 
@@ -79,20 +81,6 @@ def _read_aside(part: Part) -> Iterator[Block]:
     from .segments import read_segment
 
     yield from _blocks("leftovers", part, read_segment(part.path, part.start, part.end).records)
-
-
-def _empty_segment(part: Part, segment: Segment) -> Iterator[Block]:
-    if not segment.batches.height and not segment.damage.height and part.start == 0:
-        yield from _blocks("segments", part, pl.DataFrame({"base_offset": [int(part.path.stem)]}, schema=SEGMENTS))
-
-
-def _read_headers(part: Part) -> Iterator[Block]:
-    from .segments import read_headers
-
-    segment = read_headers(part.path, part.start, part.end)
-    yield from _empty_segment(part, segment)
-    yield from _blocks("headers", part, segment.batches.with_columns(path=pl.lit(str(part.path))))
-    yield from _blocks("damage", part, segment.damage)
 
 
 def _read_dump(part: Part) -> Iterator[Block]:
@@ -130,7 +118,7 @@ _TABLES: dict[str, tuple[str, Callable[[Part], tuple[pl.DataFrame, pl.DataFrame]
 }
 _READERS = {
     "segment": _read_segment,
-    "headers": _read_headers,
+    "headers": _read_segment,
     "aside": _read_aside,
     "dump": _read_dump,
     **dict.fromkeys(NOT_READ, _read_nothing),

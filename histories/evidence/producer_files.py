@@ -13,9 +13,8 @@ import polars as pl
 
 from .batch_layout import CRC32C
 from .batch_loops import crc
-from .record_schema import Field, read_fields
+from .record_schema import Field, MalformedRecordError, WireCursor, read_fields
 from .tables import ABORTED, DAMAGE, PRODUCERS, Row, damage_row, null_where_negative, unreadable_row
-from .wire_cursor import MalformedRecordError, WireCursor
 
 INDEX_VERSION, INDEX_BYTES = 0, 34
 SNAPSHOT_VERSION, ENTRIES_AT = 1, 6
@@ -57,10 +56,9 @@ def read_producer_snapshot(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
             rows = _producers(data, int(path.stem))
         except MalformedRecordError as error:
             damage.append(damage_row("decode", f"is no producer snapshot: {error}"))
-    frame = pl.DataFrame(rows, schema=PRODUCERS)
-    return frame.with_columns(null_where_negative("coordinator_epoch", "open_since")), pl.DataFrame(
-        damage, schema=DAMAGE
-    )
+    producers = pl.DataFrame(rows, schema=PRODUCERS)
+    producers = producers.with_columns(null_where_negative("coordinator_epoch", "open_since"))
+    return producers, pl.DataFrame(damage, schema=DAMAGE)
 
 
 def _producers(data: bytes, offset: int) -> list[Row]:

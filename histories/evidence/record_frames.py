@@ -9,49 +9,37 @@ import polars as pl
 
 from ...models.arrays import Bytes, Ints
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
-from .batch_layout import ATTRIBUTES, BYTE, EPOCH, HEADERS, PRODUCER
+from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, EPOCH, MAGIC, MAX_TIMESTAMP, PRODUCER, PRODUCER_EPOCH
 from .batch_loops import loops_for
 from .tables import DROPPED, RECORDS, null_where_negative
-
-# Columns of a batch's header that its records need.
-_HEADER_COLUMNS = (
-    "base_offset",
-    "leader_epoch",
-    "magic",
-    "producer_id",
-    "producer_epoch",
-    "attributes",
-    "max_timestamp",
-    "byte",
-    "base_timestamp",
-)
 
 
 def record_frame(buf: Bytes, headers: Ints, spans: Ints, row_of: Ints, at: int) -> pl.DataFrame:
     """RECORDS. `spans` as loops.decode_v2 fills them, `row_of` their rows in `headers`, `at` the range's byte."""
-    column = {
-        name: np.ascontiguousarray(headers[:, i])[row_of] for i, name in enumerate(HEADERS) if name in _HEADER_COLUMNS
-    }
-    attributes, magic = column["attributes"], column["magic"]
+
+    def of_batch(column: int) -> Ints:
+        return np.ascontiguousarray(headers[:, column])[row_of]
+
+    attributes, magic = of_batch(ATTRIBUTES), of_batch(MAGIC)
     append_time = (attributes & APPEND_TIME_BIT) != 0
     control = (magic == 2) & ((attributes & CONTROL_BIT) != 0)
     # With LogAppendTime all records have the batch's maximum timestamp. Legacy deltas are zero.
-    timestamps = np.where(append_time, column["max_timestamp"], column["base_timestamp"] + spans[:, 1])
+    timestamps = np.where(append_time, of_batch(MAX_TIMESTAMP), of_batch(BASE_TIMESTAMP) + spans[:, 1])
     digest = np.empty(len(spans), dtype=np.uint64)
     loops_for(buf).digests(buf, spans, digest)
     frame = pl.DataFrame(
         {
-            "offset": column["base_offset"] + spans[:, 0],
-            "leader_epoch": column["leader_epoch"],
+            "offset": of_batch(BASE) + spans[:, 0],
+            "leader_epoch": of_batch(EPOCH),
             "timestamp": timestamps,
             "key": _text(buf, spans[:, 2], spans[:, 3], digest),
             "value": _text(buf, spans[:, 4], spans[:, 5], digest),
             "digest": digest,
-            "producer_id": column["producer_id"],
-            "producer_epoch": column["producer_epoch"],
+            "producer_id": of_batch(PRODUCER),
+            "producer_epoch": of_batch(PRODUCER_EPOCH),
             "transactional": (magic == 2) & ((attributes & TRANSACTIONAL_BIT) != 0),
             "control": _control_types(buf, spans, control),
-            "byte": column["byte"] + at,
+            "byte": of_batch(BYTE) + at,
         }
     )
     return frame.with_columns(

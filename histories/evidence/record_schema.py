@@ -1,4 +1,5 @@
-"""Decodes and encodes Kafka's own records by tables of their fields, as its generated classes do.
+"""Decodes and encodes Kafka's own records, such as those of `__cluster_metadata` and `__consumer_offsets`, by tables of
+their fields, as Kafka's generated classes do.
 
 From its first flexible version on, strings and arrays of a record are compact (KIP-482), and tagged fields follow its
 fields: those that a table names are read, the others are passed over. An array that is null reads as empty, but a
@@ -12,9 +13,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .wire_cursor import MalformedRecordError, WireCursor
-
 _INTEGERS = {"int8": (1, True), "int16": (2, True), "int32": (4, True), "int64": (8, True), "uint16": (2, False)}
+
+
+class MalformedRecordError(Exception):
+    """A record that cannot be decoded. Those who read the log report it as damage."""
+
+
+class WireCursor:
+    """Reads integers and varints from bytes, one after the other. Raises MalformedRecordError."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.pos = data, 0
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        if count < 0 or self.pos + count > len(self.data):
+            raise MalformedRecordError(f"ends within a field at byte {self.pos} of the record")
+        self.pos += count
+        return self.data[self.pos - count : self.pos]
+
+    def integer(self, width: int, signed: bool = True) -> int:
+        """A big-endian integer of `width` bytes."""
+        return int.from_bytes(self.take(width), "big", signed=signed)
+
+    def varint(self) -> int:
+        """An unsigned varint of at most 35 bits."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise MalformedRecordError(f"a varint at byte {self.pos} of the record does not end")
 
 
 @dataclass(frozen=True)

@@ -114,25 +114,19 @@ def split_segment(path: Path, target_bytes: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def read_segment(path: Path, start: int = 0, end: int | None = None, wanted: BloomFilter | None = None) -> Segment:
+def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
+    """The batches of a byte range without their records. Each is checked against its CRC."""
+    return read_segment(path, start, end, with_records=False)
+
+
+def read_segment(
+    path: Path, start: int = 0, end: int | None = None, wanted: BloomFilter | None = None, with_records: bool = True
+) -> Segment:
     """The batches and records of a byte range that begins with a batch, as `split_segment` finds them.
 
     With `wanted`, RECORDS has the markers and the matching records of v2 batches, and DROPPED the ranges of the others.
     """
-    return _read_range(path, start, end, _Reading(start, wanted))
-
-
-def read_headers(path: Path, start: int = 0, end: int | None = None) -> Segment:
-    """The batches of a byte range without their records. Each is checked against its CRC."""
-    return _read_range(path, start, end, _Reading(start), with_records=False)
-
-
-@lru_cache(maxsize=64)
-def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
-    return parse(np.frombuffer(data, dtype=np.uint8), at, first_offset)
-
-
-def _read_range(path: Path, start: int, end: int | None, reading: _Reading, with_records: bool = True) -> Segment:
+    reading = _Reading(start, wanted)
     try:
         size = path.stat().st_size
         stop = size if end is None else min(end, size)
@@ -140,9 +134,14 @@ def _read_range(path: Path, start: int, end: int | None, reading: _Reading, with
     except OSError as error:
         reading.damage.append(unreadable_row(error, start, _first_offset_of(path)))
         return reading.segment(empty(BATCHES), empty(RECORDS))
-    if with_records and reading.wanted is None and len(data) <= SMALL_RANGE:
+    if with_records and wanted is None and len(data) <= SMALL_RANGE:
         return _parsed_once(data.tobytes(), start, _first_offset_of(path))
     return _parse_range(data, _first_offset_of(path), reading, with_records)
+
+
+@lru_cache(maxsize=64)
+def _parsed_once(data: bytes, at: int, first_offset: int) -> Segment:
+    return parse(np.frombuffer(data, dtype=np.uint8), at, first_offset)
 
 
 def parse(data: Bytes, at: int = 0, first_offset: int = 0, wanted: BloomFilter | None = None) -> Segment:

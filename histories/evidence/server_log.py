@@ -22,7 +22,6 @@ from .tables import DAMAGE, LOG_EVENTS, Row, damage_row, unreadable_row
 
 LITERALS = sorted({p.literal for p in PATTERNS})
 MAX_LINE = 1 << 20  # bytes; a longer line cannot be of a broker
-MAX_TEXT = 400  # characters of a line that an event keeps
 CONTEXT_BYTES = 128 << 10  # read before a range, to find the time of the line before it
 MAX_LINES_BACK = 1_000  # to the time of a stack trace or a configuration; lines of other sources may be between
 OVERLONG = re.compile(r"(?<!\d)0*[1-9]\d{18}(?!\w*\.log)")  # a number that is more than Kafka counts
@@ -85,10 +84,8 @@ def _read_gzipped(path: Path, source: str | None) -> tuple[pl.DataFrame, pl.Data
         frames.append(parse_log(text, block.first_line + 1, before, source))
         lines = pl.Series(text.rstrip("\n").rsplit("\n", MAX_LINES_BACK))
         at, before = at + len(block.data), _time(lines, len(lines) - 1, source)
-        problem = block.damage or (
-            f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else ""
-        )
-        if problem:
+        too_large = f"more than {MAX_DECOMPRESSED_BYTES >> 30} GiB" if at > MAX_DECOMPRESSED_BYTES else ""
+        if problem := block.damage or too_large:
             damage.append(damage_row("unreadable", f"gzip breaks off: {problem}", byte=0))
             break
     return pl.concat(frames), pl.DataFrame(damage, schema=DAMAGE)
@@ -121,7 +118,7 @@ def parse_log(
             found = pattern.regex.search(line)
             if found is None or any(OVERLONG.search(value or "") for value in found.groups()):
                 continue
-            event = _event(pattern, found, line, first_line + index, _time(lines, index, source) or time_before)
+            event = _event(pattern, found, first_line + index, _time(lines, index, source) or time_before)
             if pattern.kind in ("boot", "configured"):
                 event["fields"] = json.dumps({"alive_until": _time(lines, index - 1, source) or time_before})
             rows.append(event)
@@ -129,7 +126,7 @@ def parse_log(
     return pl.DataFrame(rows, schema=LOG_EVENTS)
 
 
-def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time: int | None) -> dict[str, Any]:
+def _event(pattern: Pattern, found: re.Match[str], number: int, time: int | None) -> dict[str, Any]:
     """The row of LOG_EVENTS of a line that matched a pattern."""
     groups = {name: value for name, value in found.groupdict().items() if value is not None}
     tp = groups.pop("tp", None) or groups.pop("tp_old", None)
@@ -150,7 +147,6 @@ def _event(pattern: Pattern, found: re.Match[str], line: str, number: int, time:
         "subject": groups.get("subject"),
         "fields": json.dumps(fields, sort_keys=True),
         "line": number,
-        "text": line[:MAX_TEXT],
     }
 
 

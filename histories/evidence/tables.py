@@ -211,7 +211,6 @@ LOG_EVENTS: Schema = {
     "subject": pl.String,  # the broker that the line is about, where another broker wrote it
     "fields": pl.String,  # JSON object of the fields that the pattern captured
     "line": pl.Int64,
-    "text": pl.String,  # the line, at most 400 characters
 }
 
 LOCATION: Schema = {"snapshot": pl.String, "broker": pl.String, "file": pl.String}
@@ -248,14 +247,7 @@ def damage_row(
     line: int | None = None,
 ) -> Row:
     """One row of DAMAGE."""
-    return {
-        "kind": kind,
-        "byte": byte,
-        "line": line,
-        "first_offset": first_offset,
-        "last_offset": last_offset,
-        "reason": reason,
-    }
+    return dict(zip(DAMAGE, (kind, byte, line, first_offset, last_offset, reason), strict=True))
 
 
 def unreadable_row(error: OSError, byte: int | None = None, first_offset: int | None = None) -> Row:

@@ -52,10 +52,8 @@ class _Replay:
         time = value["transactionLastUpdateTimestampMs"]
         for topic, partition in sorted({*record.partitions} - added):
             new = {"topic": topic, "partition": partition, "transactional_id": name, "began": began, "added": time}
-            began_in = (
-                {name: rows[0][name] for name in ("began_file", "began_byte")} if rows else _place("began", where)
-            )
-            new |= {**began_in, **_place("added", where)}
+            place = {key: rows[0][key] for key in ("began_file", "began_byte")} if rows else _place("began", where)
+            new |= {**place, **_place("added", where)}
             rows.append({**new, "began_at": where["at"], "outcome": None, "partitions": names})
             names.append(f"{topic}-{partition}")  # of all rows of the transaction
             self.rows.append(rows[-1])

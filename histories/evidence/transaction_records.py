@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .record_schema import Field, read_key, read_versioned
-from .wire_cursor import MalformedRecordError, WireCursor
+from .record_schema import Field, MalformedRecordError, WireCursor, read_key, read_versioned
 
 LATEST = FLEXIBLE_SINCE = 1
 

@@ -15,7 +15,7 @@ from logjudge.histories.evidence.cluster_metadata import (
     without_aborted,
 )
 from logjudge.histories.evidence.metadata_records import NAMES, decode
-from logjudge.histories.evidence.wire_cursor import MalformedRecordError
+from logjudge.histories.evidence.record_schema import MalformedRecordError
 from polars.testing import assert_frame_equal
 
 from .conftest import DATA

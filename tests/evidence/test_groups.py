@@ -19,8 +19,8 @@ from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.evidence.group_records import decode
+from logjudge.histories.evidence.record_schema import MalformedRecordError
 from logjudge.histories.evidence.segments import ProducerIdAndEpoch, RawRecord
-from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from notation import parse

@@ -16,10 +16,10 @@ from logjudge.analysis.inspect.events import events_of_partition
 from logjudge.analysis.inspect.offset_history import offset_history
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.evidence.producer_files import read_aborted_index, read_producer_snapshot
+from logjudge.histories.evidence.record_schema import MalformedRecordError
 from logjudge.histories.evidence.segments import RawRecord, raw_records
 from logjudge.histories.evidence.transaction_log import read_transaction_log
 from logjudge.histories.evidence.transaction_records import decode
-from logjudge.histories.evidence.wire_cursor import MalformedRecordError
 
 from .kafka_tools import assert_decoded_alike, decoded
 from .transaction_logs import SEGMENT, STARTED, Step, state_log, transaction_key, transaction_value
