@@ -48,18 +48,9 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "times": with_times(findings, times, acknowledged_between(acknowledged, findings)),
         "impact": impact(p, acknowledged, findings),
         "never_received": never_received(p),
-        **_NO_OWN_FIGURES,
+        # own_figures_of has these.
+        **{"lags": [], "offsets": None, "windows": [], "replicas": None, "transactions": None, "owners": []},
     }
-
-
-_NO_OWN_FIGURES: dict[str, Any] = {
-    "lags": [],
-    "offsets": None,
-    "windows": [],
-    "replicas": None,
-    "transactions": None,
-    "owners": [],
-}
 
 
 def own_figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:

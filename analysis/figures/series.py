@@ -9,6 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ...models.arrays import Ints
+from ..extremes import least_from
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of
@@ -186,15 +187,13 @@ def lags(
     be read. `since`: when the lag at the end began (None: no lag), so that merging can extend it to the end of the run.
     Final readers start at 0 on purpose and are excluded.
     """
-    gone = (
-        acknowledged["lost"].to_numpy() | acknowledged["legal"].to_numpy() | acknowledged["offset"].is_null().to_numpy()
-    )
+    gone = (acknowledged["lost"] | acknowledged["legal"] | acknowledged["offset"].is_null()).to_numpy()
     offsets, acked = acknowledged["offset"].fill_null(-1).to_numpy()[~gone], acknowledged["acked"].to_numpy()[~gone]
     if not len(offsets):
         return []
     order = np.argsort(offsets, kind="stable")
     offsets = offsets[order]
-    oldest = np.append(np.minimum.accumulate(acked[order][::-1])[::-1], np.iinfo(np.int64).max)
+    oldest = least_from(acked[order])
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
     reads = _Positions.of(p.reads.with_columns(position=(pl.col("offset") + 1).fill_null(-1)))
     final = p.final.processes if p.final else ()

@@ -16,8 +16,6 @@ from .marks import is_final_read
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in
 
-_NO_TOMBSTONES = pl.DataFrame(schema={"value": pl.String, "since": pl.Int64})
-
 
 class Existing(NamedTuple):
     """Sorted offsets of records, and until when (ns) each was there: its legal end, or MAX_INT64."""
@@ -144,9 +142,7 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
 
 
 def _tombstones(p: Partition) -> pl.DataFrame:
-    if not len(p.tombstones):
-        return _NO_TOMBSTONES
-    return pl.DataFrame({"value": p.tombstones, "since": pl.repeat(MIN_INT64, len(p.tombstones), eager=True)})
+    return p.tombstones.to_frame("value").with_columns(since=pl.lit(MIN_INT64, pl.Int64))
 
 
 @once

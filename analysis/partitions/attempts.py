@@ -18,7 +18,6 @@ Attempts cannot be distinguished, and keep the value, if
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import polars as pl
 
@@ -29,20 +28,14 @@ ATTEMPT = "#attempt-"  # between a value and the number of an attempt to send it
 _PLACE = ["value", "offset"]
 
 
-class Named(NamedTuple):
-    """Observations of a partition, and its logs, in which attempts have names."""
-
-    sends: pl.DataFrame
-    reads: pl.DataFrame
-    marks: pl.DataFrame
-    logs: ReplicaLogs | None
+Named = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, ReplicaLogs | None]  # sends, reads, marks and logs
 
 
 def name_attempts(
     sends: pl.DataFrame, reads: pl.DataFrame, marks: pl.DataFrame, logs: ReplicaLogs | None, unplaced: pl.DataFrame
 ) -> Named:
     """The tables with names for attempts that are distinguished. `unplaced`: sends to the topic without a partition."""
-    unchanged = Named(sends, reads, marks, logs)
+    unchanged = (sends, reads, marks, logs)
     if not sends["value"].is_duplicated().any():
         return unchanged
     attempts = _attempts(sends, unplaced)
@@ -58,13 +51,12 @@ def name_attempts(
     names = names.join(names.filter(pl.col("name").is_in(pl.concat(taken).implode())), on="value", how="anti")
     if not len(names):
         return unchanged
-    of_row = sends.with_row_index("row").join(
-        names.select("row", "name", known="offset"), on="row", how="left", maintain_order="left"
-    )
-    named = of_row.with_columns(value=pl.coalesce("name", "value"), offset=pl.coalesce("offset", "known"))
+    known = names.select("row", "name", known="offset")
+    joined = sends.with_row_index("row").join(known, on="row", how="left", maintain_order="left")
+    named = joined.with_columns(value=pl.coalesce("name", "value"), offset=pl.coalesce("offset", "known"))
     if logs is not None:
         logs = replace(logs, records=_with_names(logs.records, names))
-    return Named(named.select(sends.columns), _with_names(reads, names), _with_names(marks, names), logs)
+    return named.select(sends.columns), _with_names(reads, names), _with_names(marks, names), logs
 
 
 def _attempts(sends: pl.DataFrame, unplaced: pl.DataFrame) -> pl.DataFrame:

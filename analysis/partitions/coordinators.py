@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.evidence.tables import RECORDS, STEPS, empty
 from ...histories.settings import Settings
 from ...histories.tables import Schema
+from ..extremes import greatest
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
@@ -76,14 +77,12 @@ def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.
     dropped = logs.identical.filter(is_of_log & pl.col("producer_id").is_not_null())
     ranges = dropped.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
     records = logs.records.filter(is_of_log & pl.col("transactional") & pl.col("producer_id").is_not_null())
-    rows = pl.concat(
-        [empty(RECORDS, True).with_columns(last="offset"), records.with_columns(last="offset"), ranges], how="diagonal"
-    )
+    alone = [frame.with_columns(last="offset") for frame in (empty(RECORDS, True), records)]
+    rows = pl.concat([*alone, ranges], how="diagonal")
     is_marker = pl.col("control").is_not_null()
     ordered = rows.filter(pl.col("control").fill_null("") != "other").sort("offset")
-    numbered = ordered.with_columns(
-        number=is_marker.cast(pl.Int64).cum_sum().over("producer_id") - is_marker.cast(pl.Int64)
-    )
+    markers = is_marker.cast(pl.Int64)
+    numbered = ordered.with_columns(number=markers.cum_sum().over("producer_id") - markers)
     grouped = numbered.group_by("producer_id", "number", maintain_order=True).agg(
         *(pl.col(column).filter(~is_marker).first().alias(name) for name, column in OF_FIRST_RECORD.items()),
         *(pl.col(column).filter(is_marker).first().alias(name) for name, column in OF_MARKER.items()),
@@ -163,9 +162,5 @@ def last_seen(p: Observations) -> int | None:
     """The last time (ns) at which clients are known to have reached the partition's leader; None: never."""
     is_ok = (pl.col("outcome") == "ok") & pl.col("completed").is_not_null()
     sends = p.sends.filter(is_ok & pl.col("acknowledged"))["completed"]
-    latest = [
-        sends.max(),
-        p.reads.filter(is_ok & pl.col("offset").is_not_null())["completed"].max(),
-        p.marks.filter(is_ok, kind="end_offsets")["completed"].max(),
-    ]
-    return max((time for time in latest if isinstance(time, int)), default=None)
+    reads = p.reads.filter(is_ok & pl.col("offset").is_not_null())["completed"]
+    return greatest(pl.concat([sends, reads, p.marks.filter(is_ok, kind="end_offsets")["completed"]]), None)

@@ -99,10 +99,7 @@ def _columns_of_sends(sends: pl.DataFrame, rows: Ints, entry: Ints, count: int) 
     outcome = sends["outcome"].gather(rows)
     sent_ok = sends["acknowledged"].gather(rows)
     groups = {"sent_ok": sent_ok, "undecided": ~sent_ok & (outcome != "fail"), "aborted": outcome == "fail"}
-    flags = {}
-    for name, in_group in groups.items():
-        flags[name] = np.zeros(count, bool)
-        flags[name][entry[in_group.to_numpy()]] = True
+    flags = {name: _any_by_entry(in_group.to_numpy(), entry, count) for name, in_group in groups.items()}
     # A value may have been sent again after an abort: one send that was not aborted is enough.
     flags["aborted"] &= ~flags["sent_ok"] & ~flags["undecided"]
     return {"send": _nullable(first), **flags}

@@ -190,9 +190,6 @@ def faults_of(context: pl.DataFrame) -> list[Fault]:
         nodes = detail.get("nodes")
         names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()
         done = row["completed"] if row["completed"] is not None else row["invoked"]
-        faults.append(
-            Fault(
-                row["kind"], str(detail.get("kind", "")), names, row["invoked"], done, row["at"], detail, row["outcome"]
-            )
-        )
+        when = (row["invoked"], done, row["at"])
+        faults.append(Fault(row["kind"], str(detail.get("kind", "")), names, *when, detail, row["outcome"]))
     return faults

@@ -66,8 +66,14 @@ def _count(conditions: Iterable[pl.Expr]) -> pl.Expr:
 
 def possible_generations(frame: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
     """The operations with `lowest` and `highest`: the positions of the generations in which they may have happened."""
+    return _with_possible(frame, boundaries, (pl.col("invoked") >= boundary.deleted.latest for boundary in boundaries))
+
+
+def _with_possible(
+    frame: pl.DataFrame, boundaries: Sequence[Boundary], began_behind: Iterable[pl.Expr]
+) -> pl.DataFrame:
+    """The operations with `lowest` and `highest`; `began_behind`: whether they began behind each boundary."""
     may_be_behind = [boundary.created.earliest < _DONE for boundary in boundaries]
-    began_behind = (pl.col("invoked") >= boundary.deleted.latest for boundary in boundaries)
     is_behind = (may_be & began for may_be, began in zip(may_be_behind, began_behind, strict=True))
     return frame.with_columns(lowest=_count(is_behind), highest=_count(may_be_behind))
 
@@ -95,11 +101,8 @@ def split_observed(
     unassigned_sends = int(sends.filter(pl.col("ambiguous") & pl.col("was_acknowledged"))["row"].n_unique())
     unassigned_reads = int(reads["generation"].null_count())
     out = {"sends": sends, "reads": reads, "marks": marks}
-    return (
-        {name: out[name].select("generation", *tables[name].columns) for name in OBSERVED},
-        unassigned_sends,
-        unassigned_reads,
-    )
+    observed = {name: rows.select("generation", *tables[name].columns) for name, rows in out.items()}
+    return observed, unassigned_sends, unassigned_reads
 
 
 def _possible_generations_of_reads(
@@ -109,15 +112,13 @@ def _possible_generations_of_reads(
     fetched before a deletion, unless it was assigned the partition again since.
     """
     moves = marks.filter(pl.col("kind").is_in(_POSITIONS))
-    joined, may_be_behind, is_behind = reads, [], []
+    joined, began_behind = reads, []
     for number, boundary in enumerate(boundaries):
-        may_be = boundary.created.earliest < _DONE
-        since = moves.filter(may_be & (pl.col("invoked") >= boundary.deleted.latest))
+        since = moves.filter(boundary.created.earliest < _DONE, pl.col("invoked") >= boundary.deleted.latest)
         since = since.group_by("process").agg(pl.col("invoked").min().alias(f"since_{number}"))
         joined = joined.join(since, on="process", how="left", maintain_order="left")
-        may_be_behind.append(may_be)
-        is_behind.append(may_be & (pl.col("invoked") >= pl.col(f"since_{number}")).fill_null(False))
-    return joined.select(*reads.columns, lowest=_count(is_behind), highest=_count(may_be_behind))
+        began_behind.append((pl.col("invoked") >= pl.col(f"since_{number}")).fill_null(False))
+    return _with_possible(joined, boundaries, began_behind).select(*reads.columns, "lowest", "highest")
 
 
 def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:

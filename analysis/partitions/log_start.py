@@ -6,7 +6,7 @@ refuted by later reads, or concurrent with the final reads; and for retention, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Ints
 from ..cached import cached_property
-from ..extremes import greatest, least
+from ..extremes import first_above, greatest, least, least_from
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START, MS
 from .marks import is_final_read
@@ -57,7 +57,7 @@ class LogStart(NamedTuple):
 
     def since(self, offsets: Ints) -> Ints:
         """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
-        return _first_above(offsets, ((start.offset, start.since) for start in self.evidence))
+        return first_above(offsets, ((start.offset, start.since) for start in self.evidence))
 
     def passed(self, offsets: Ints, *, requested: bool) -> Ints:
         """The earliest time (ns) at which a leader is known to have started above each offset; MAX_INT64: never.
@@ -65,19 +65,12 @@ class LogStart(NamedTuple):
         With `requested`, only the starts that a recorded delete-records explains.
         """
         reported = [start for start in self.reported if start.since > MIN_INT64 or not requested]
-        return _first_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
+        return first_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
 
     def dated_since(self, offsets: Ints) -> Ints:
         """`since`, only by the evidence that a recorded request or timestamps date."""
         dated = ((start.offset, start.since) for start in self.evidence if start.since > MIN_INT64)
-        return _first_above(offsets, dated)
-
-
-def _first_above(offsets: Ints, dated: Iterable[tuple[int, int]]) -> Ints:
-    """For each offset the least time of the starts (offset, time) above it; MAX_INT64: there is none."""
-    starts = sorted(dated)
-    earliest = np.minimum.accumulate(np.array([time for _, time in starts] + [MAX_INT64])[::-1])[::-1]
-    return np.asarray(earliest[np.searchsorted([offset for offset, _ in starts], offsets, "right")])
+        return first_above(offsets, dated)
 
 
 class _Bounds:
@@ -93,8 +86,7 @@ class _Bounds:
         """The invocation times of polls with offsets, and the lowest offset polled from each time on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
         placed = self.p.reads.filter(known).sort("invoked")
-        offsets = np.append(placed["offset"].to_numpy(), MAX_INT64)
-        return placed["invoked"].to_numpy(), np.minimum.accumulate(offsets[::-1])[::-1]
+        return placed["invoked"].to_numpy(), least_from(placed["offset"].to_numpy())
 
     @cached_property
     def first_final(self) -> int:

@@ -69,14 +69,14 @@ def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | N
 
 def is_in_leaders_log(p: Observations, sends: pl.DataFrame) -> pl.Series:
     """Whether sends (value, offset) are in the leader's log at the end, committed or outside of transactions."""
-    logs = p.replica_logs
-    if logs is None or logs.leader is None or logs.last != FINAL or not len(sends):
-        return pl.Series([False] * len(sends), dtype=pl.Boolean)
-    # Ranges that are the same in all replicas are not decoded.
-    equal = ranges_in(logs.identical.filter(logs.is_of_leader)).hold(sends["offset"].fill_null(-1).to_numpy())
     held = values_in_leaders_log(p, sends["value"]).select("value", "offset", held=pl.lit(True)).unique()
     found = sends.join(held, on=["value", "offset"], how="left", maintain_order="left")["held"].fill_null(False)
-    return found | pl.Series(equal)
+    logs = p.replica_logs
+    if logs is None or logs.leader is None or logs.last != FINAL:
+        return found
+    # Ranges that are the same in all replicas are not decoded.
+    identical = ranges_in(logs.identical.filter(logs.is_of_leader))
+    return found | pl.Series(identical.hold(sends["offset"].fill_null(-1).to_numpy()))
 
 
 def values_in_leaders_log(p: Observations, values: pl.Series) -> pl.DataFrame:

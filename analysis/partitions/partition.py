@@ -55,12 +55,8 @@ class Partition(Observations):
 
     def entries_between(self, first: int, last: int) -> pl.DataFrame:
         """The entries at offsets `first` to `last`, by binary search."""
-        low, high = np.searchsorted(self._entry_offsets, [first, last + 1], "left")
+        low, high = np.searchsorted(self.entries["offset"].to_numpy(), [first, last + 1], "left")
         return self.entries[int(low) : int(high)]
-
-    @cached_property
-    def _entry_offsets(self) -> Offsets:
-        return self.entries["offset"].to_numpy()
 
     @property
     def entry_of_send(self) -> Ints:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
 import polars as pl
 
 from ...histories.evidence.clock import SLACK_MS
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..extremes import least
+from ..extremes import first_above, least
 from ..replicas.tiered import SETTING as TIERED
 from ..timelines.facts import MS
 from .evidence import started_ms
@@ -30,16 +29,15 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
     `starts` have an offset, and the latest time (ns) at which the log started there; None: not known. run.json has to
     set retention.ms, as brokers may have another default than Kafka.
     """
-    dated = sorted((offset, time) for offset, time in starts if time is not None)
+    dated = [(offset, time) for offset, time in starts if time is not None]
     sent = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
     limit = age_limit(p) if dated and len(sent) else None
     if limit is None:
         return MAX_INT64
     # An offset was gone at the earliest time at which the log started behind it.
-    gone = np.minimum.accumulate(np.array([time for _, time in dated] + [MAX_INT64])[::-1])[::-1]
     records = record_times(p, sent).join(sent.select("offset"), on="offset", how="semi")
-    after = np.searchsorted([offset for offset, _ in dated], records["offset"].to_numpy(), "right")
-    is_young = pl.Series(gone[after]) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
+    gone = first_above(records["offset"].to_numpy(), dated)
+    is_young = pl.Series(gone) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
     return max(least(records.filter(is_young)["offset"], MAX_INT64), requested_below(p))
 
 

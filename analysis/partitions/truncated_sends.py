@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64
+from ..extremes import greatest_from, least_from
 from .adjacent_runs import with_rewrites
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
@@ -37,20 +38,19 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     recorded, or the record was older than retention.ms. So nothing shows that a truncation came before the deletion.
     """
     start, offset = p.log_start, sends["offset"].fill_null(MAX_INT64).to_numpy()
-    limit = age_limit(p)
-    since = pl.min_horizontal("other_begun", "later_end_begun")
-    until = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)
-
-    def is_between(passed: pl.Expr) -> pl.Expr:
-        return (pl.max_horizontal("completed", "last_read") <= passed) & (passed <= since)
-
+    last_seen = pl.max_horizontal("completed", "last_read")
+    # No sign of the truncation began before `begun`, and one was known at `known`.
+    begun = pl.min_horizontal("other_begun", "later_end_begun")
+    known = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)
     passed, requested = (pl.lit(pl.Series(start.passed(offset, requested=only))) for only in (False, True))
+    limit = age_limit(p)
     is_old = True if limit is None else (pl.col("offset") < requested_below(p)) | (pl.col("invoked") <= passed - limit)
-    removed = is_between(requested) | (is_between(passed) & is_old)
-    may_be_later = (pl.lit(pl.Series(start.dated_since(offset))) < until) & (pl.col("invoked") <= requested)
-    may_be_later &= start.may_follow
-    sends = sends.with_columns(removed=removed.fill_null(False))
-    return sends.with_columns(maybe_removed=may_be_later.fill_null(False) & ~pl.col("removed"))
+    by_retention = passed.is_between(last_seen, begun) & is_old
+    removed = (requested.is_between(last_seen, begun) | by_retention).fill_null(False)
+    may_be_deleted = pl.lit(pl.Series(start.dated_since(offset))) < known
+    maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
+    judged = sends.with_columns(removed=removed, maybe_removed=maybe_removed)
+    return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:
@@ -92,27 +92,26 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
     offset, and no send since was acknowledged above it: else a leader that was cut off may have given an old end.
     The first such end was requested at `later_end_begun` and returned at `later_end_done` (ns).
     """
-    known = pl.max_horizontal("completed", "last_read")
     if not len(ends):
         names = ("later_end", "later_end_at", "later_end_begun", "later_end_done")
         return sent.with_columns(**dict.fromkeys(names, pl.lit(None, pl.Int64)))
-    offset = sent["offset"].fill_null(-1).to_numpy()
-    when = np.maximum(sent.select(known).to_series().fill_null(MAX_INT64).to_numpy(), _last_above(p, offset))
-    # From the last response backwards: the least end of all later responses.
     requested, returned, places = (ends[name].to_numpy() for name in ("invoked", "offset", "at"))
-    least = np.minimum.accumulate(returned[::-1])[::-1]
-    index = np.searchsorted(requested, when, "right")
-    bounded = np.append(least, MAX_INT64)[index]
-    shrunk = (bounded <= offset) & (offset >= 0)
-    latest = np.zeros(len(sent), np.int64)  # place of the last response with this end
+    offset = sent["offset"].fill_null(-1).to_numpy()
+    last_seen = sent.select(pl.max_horizontal("completed", "last_read").fill_null(MAX_INT64)).to_series().to_numpy()
+    first = np.searchsorted(requested, np.maximum(last_seen, _last_above(p, offset)), "right")
+    end = least_from(returned)[first]  # the least one of the first request since then and of those after it
+    shrunk = (end <= offset) & (offset >= 0)
+    # The last response with this end shows it.
     by_end = np.argsort(returned, kind="stable")
-    latest[shrunk] = places[by_end[np.searchsorted(returned[by_end], bounded[shrunk], "right") - 1]]
-    first = pl.Series(np.minimum(index, len(ends) - 1))
+    last = by_end[np.searchsorted(returned[by_end], end[shrunk], "right") - 1]
+    place = np.zeros(len(sent), np.int64)
+    place[shrunk] = places[last]
+    row = pl.Series(np.minimum(first, len(ends) - 1))
     found = {
-        "later_end": pl.Series(bounded),
-        "later_end_at": pl.Series(latest),
-        "later_end_begun": ends["invoked"].gather(first),
-        "later_end_done": ends["completed"].gather(first),
+        "later_end": pl.Series(end),
+        "later_end_at": pl.Series(place),
+        "later_end_begun": ends["invoked"].gather(row),
+        "later_end_done": ends["completed"].gather(row),
     }
     return sent.with_columns(**{name: pl.when(pl.Series(shrunk)).then(column) for name, column in found.items()})
 
@@ -122,12 +121,9 @@ def _last_above(p: Partition, offsets: Offsets) -> Offsets:
 
     That is the completion of an end_offsets request, or the invocation of an acknowledged send.
     """
-    acknowledged = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())
-    reached = pl.concat(
-        [
-            p.end_offsets.select(pl.col("offset") - 1, time="completed"),
-            acknowledged.select(pl.col("offset") - 1, time="invoked"),
-        ]
-    ).sort("offset")
-    latest = np.maximum.accumulate(reached["time"].to_numpy()[::-1])[::-1]
-    return np.append(latest, MIN_INT64)[np.searchsorted(reached["offset"].to_numpy(), offsets, "left")]
+    last_offset = pl.col("offset") - 1
+    ends = p.end_offsets.select(last_offset, time="completed")
+    sends = p.sends.filter(pl.col("acknowledged")).drop_nulls("offset").select(last_offset, time="invoked")
+    reached = pl.concat([ends, sends]).sort("offset")
+    above = np.searchsorted(reached["offset"].to_numpy(), offsets, "left")
+    return greatest_from(reached["time"].to_numpy())[above]

@@ -80,8 +80,8 @@ def _native(
     if logs is not None and deleted is not None:
         logs = replace(logs, at_rest=False)
     unplaced = common.unplaced.filter(topic=topic).select(list(without_key(SENDS)))
-    named = name_attempts(whole["sends"], whole["reads"], whole["marks"], logs, unplaced)
-    (sends, reads, marks, logs), resolved_count = named, 0
+    sends, reads, marks, logs = name_attempts(whole["sends"], whole["reads"], whole["marks"], logs, unplaced)
+    resolved_count = 0
     whole = {**whole, "sends": sends}
     if logs is not None:
         known = final_transactions(about["coordinated"], settings) if "coordinated" in about else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -47,9 +48,8 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
         now = metadata.filter(pl.col("leader").is_not_null()).sort("leader_epoch", "offset").row(-1, named=True)
         may_lead = {str(broker) for name in ("isr", "elr") for broker in now[name] or ()}
         return last if now["leader"] >= 0 or last in may_lead else None
-    best: tuple[int, int] | None = None
-    leader: str | None = None
-    vacant: tuple[int, list[int]] = (-1, [])  # the last epoch without a leader, and its ISR
+    terms: list[tuple[int, int, str]] = []  # epochs, times of lines, and leaders
+    vacant: list[tuple[int, list[int]]] = [(-1, [])]  # epochs without a leader, and their ISR
     for row in log_events.filter(pl.col("kind").is_in(LEADER_EVENTS)).iter_rows(named=True):
         fields = json.loads(row["fields"])
         epoch = fields.get("leader_epoch", fields.get("leaderEpoch"))
@@ -57,13 +57,14 @@ def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
         if not isinstance(epoch, int) or named is None:
             continue
         if str(named).startswith("-"):
-            vacant = max(vacant, (epoch, fields.get("isr") or []))
-            continue
-        key = (epoch, row["time"] or 0)
-        if best is None or key > best:
-            best, leader = key, str(named)
-    epoch, isr = vacant
-    return leader if best is not None and (epoch <= best[0] or leader in [str(broker) for broker in isr]) else None
+            vacant.append((epoch, fields.get("isr") or []))
+        else:
+            terms.append((epoch, row["time"] or 0, str(named)))
+    if not terms:
+        return None
+    last_led, _, leader = max(terms, key=itemgetter(0, 1))
+    epoch, isr = max(vacant)
+    return leader if epoch <= last_led or leader in map(str, isr) else None
 
 
 def epochs_with_two_leaders(log_events: pl.DataFrame) -> list[tuple[int, dict[str, dict[str, Any]]]]:

@@ -198,10 +198,8 @@ class ReplicaLogs(LogTables, TopicPartition):
         dated = bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
             start=pl.max_horizontal("start", "log_start")
         )
-        deleted_below = (
-            pl.min_horizontal("start", pl.col("log_start").fill_null(0)) if self.is_tiered else pl.col("start")
-        )
-        return dated.with_columns(deleted_below=deleted_below)
+        in_remote_storage_from = pl.min_horizontal("start", pl.col("log_start").fill_null(0))
+        return dated.with_columns(deleted_below=in_remote_storage_from if self.is_tiered else "start")
 
     @cached_property
     def diverging(self) -> pl.DataFrame:

@@ -72,10 +72,9 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
         return pl.DataFrame(schema=ABSENCES)
     ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
     bounds = logs.extents.filter(logs.is_of_leader)
-    start, cleaned = bounds["start"][0], bounds["cleaned"][0]
-    deleted_below = bounds["deleted_below"][0]
-    reasons = [(pl.col("control").is_not_null(), "a control record")]
-    reasons += [(pl.col("aborted") & pl.col("control").is_null(), ABORTED)]
+    start, cleaned, deleted_below = (bounds[name][0] for name in ("start", "cleaned", "deleted_below"))
+    is_marker = pl.col("control").is_not_null()
+    reasons = [(is_marker, "a control record"), (pl.col("aborted") & ~is_marker, ABORTED)]
     absent = [ordered.filter(which).select("first_offset", "last_offset", reason=pl.lit(why)) for which, why in reasons]
     if deleted_below:
         below = {"first_offset": 0, "last_offset": deleted_below - 1, "reason": BELOW_START}

@@ -22,13 +22,10 @@ def wrong_epochs(batches: pl.DataFrame, epochs: pl.DataFrame) -> pl.DataFrame:
     diverge.
     """
     sound = batches.filter(pl.col("crc_ok").fill_null(False), pl.col("leader_epoch").is_not_null(), magic=2)
-    least, most = pl.col("leader_epoch").min(), pl.col("leader_epoch").max()
-    differing = (
-        sound.group_by(_CONTENT).agg(least.alias("least"), most.alias("most")).filter(pl.col("least") != pl.col("most"))
-    )
-    if not differing.height:
-        return sound.clear().with_columns(right=pl.col("leader_epoch"))
     epoch = pl.col("leader_epoch")
+    differing = sound.group_by(_CONTENT).agg(differs=epoch.min() != epoch.max()).filter("differs")
+    if not differing.height:
+        return sound.clear().with_columns(right=epoch)
     beside = [epoch.shift().alias("before"), epoch.shift(-1).alias("after")]
     ordered = sound.sort(_BATCH).with_columns(value.over(COPY) for value in beside)
     entries = epochs.sort("start_offset", "leader_epoch").select(*COPY, "start_offset", expected="leader_epoch")

@@ -100,7 +100,7 @@ def test_no_attempt_gets_a_name_that_a_client_sent() -> None:
         name_attempts(each, pl.DataFrame(schema=READS), pl.DataFrame(schema=READS), None, frame.clear())
         for each in (frame, frame.head(2))
     ]
-    assert [each.sends["value"].to_list() for each in named] == [["a", "a", "a#attempt-1"], ["a#attempt-1", "a"]]
+    assert [rows["value"].to_list() for rows, *_ in named] == [["a", "a", "a#attempt-1"], ["a#attempt-1", "a"]]
 
 
 STATE: list[tuple[int, str]] = [(2, "prepare-abort"), (2, "complete-abort"), (3, "ongoing"), (7, "prepare-commit")]
