@@ -59,16 +59,21 @@ from . import (
     truncation_below_position,
     unclean_election,
 )
-from .cases import NOT_THE_CASE, Attempt, Explanation, Lost, Missed, Processes, Regression, Repeated, held_records
+from .cases import (
+    NOT_THE_CASE,
+    Attempt,
+    Explanation,
+    Lost,
+    Missed,
+    Processes,
+    Record,
+    Regression,
+    Repeated,
+    held_records,
+)
 from .decisive import decisive_steps
 from .leader_change import find_leader_change
-from .lost_marker import (
-    explanation_of_part,
-    explanation_of_records,
-    lost_marker,
-    lost_marker_of_part,
-    missing_for_abort,
-)
+from .lost_marker import explanation_of_records, lost_marker, lost_marker_of_part, missing_for_abort
 from .transaction_part import TransactionPart
 
 CAUSES: dict[str, ModuleType] = {
@@ -101,7 +106,6 @@ CAUSES: dict[str, ModuleType] = {
         truncation_below_position,
     )
 }
-Record = Mapping[str, Any]
 NO_KNOWN_CAUSE = "the evidence fits no known cause"
 
 
@@ -109,7 +113,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
-        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker, lost)
+        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker)
     if aborted := missing_for_abort(timeline, lost):
         return Explanation("unknown", missing=[aborted])
     found = _of_logs("explain_loss", timeline, lost)
@@ -187,10 +191,9 @@ def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
     """
     marker = lost_marker_of_part(timeline, part)
     if marker is not None:
-        return explanation_of_part(_of_logs("explain_loss", timeline, marker.lost), marker, part)
-    return _combine_attempts(
-        _attempts("explain_ending", part), f"why {part.subject} did not end in {part.name} as decided"
-    )
+        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker)
+    why = f"why {part.subject} did not end in {part.name} as decided"
+    return _combine_attempts(_attempts("explain_ending", part), why)
 
 
 def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -75,11 +75,7 @@ class LostRange(TopicPartition):
     last_acked: int | None = None
 
 
-class FirstAndLast(NamedTuple):
-    """Two times (ns); None: not recorded."""
-
-    first: int | None
-    last: int | None
+FirstAndLast = tuple[int | None, int | None]  # two times (ns); None: not recorded
 
 
 @dataclass(frozen=True)
@@ -106,7 +102,7 @@ class Lost(TopicPartition):
     @property
     def reported_at(self) -> FirstAndLast:
         """The times of acknowledgements, or of ends of transactions, at clients."""
-        return self.committed or FirstAndLast(self.first_acked, self.last_acked)
+        return self.committed or (self.first_acked, self.last_acked)
 
     def as_range(self) -> LostRange:
         """The range as incidents show it."""
@@ -160,17 +156,17 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         read=int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
         replaced=later["completed"][0] if later.height else None,
         replaced_place=later["place"][0] if later.height else None,
-        committed=FirstAndLast(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
+        committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
     )
 
 
 def acknowledgement_facts(lost: Lost) -> list[Fact]:
     """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
-    if lost.written is not None or lost.reported_at.first is None:
+    first, last = lost.reported_at
+    if lost.written is not None or first is None:
         return []
     acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"
-    first, last = lost.reported_at
     kind = "acknowledged" if lost.committed is None else "committed-transaction"
     what = ACKNOWLEDGEMENTS[kind]
     which = what if last in (None, first) else f"first {what}"
@@ -193,6 +189,8 @@ GROUP_EVENTS = {
     "first_offset": pl.Int64,  # of an assign, seek or commit its only offset; null: the group has no committed offset
     "last_offset": pl.Int64,
 }
+Event = Mapping[str, Any]  # a row of GROUP_EVENTS, or of GROUPS
+Record = Mapping[str, Any]  # a row of RECORDS, of a broker's log
 Processes = Mapping[str, Mapping[str, Any]]
 
 
@@ -202,12 +200,17 @@ class GroupPartition(TopicPartition):
 
     group: str
 
-    def fact(self, event: Mapping[str, Any], kind: str, text: str) -> Fact:
+    def fact(self, event: Event, kind: str, text: str) -> Fact:
         """A fact from an event of the group."""
         offset = event["first_offset"]
         return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
 
-    def stored_fact(self, row: Mapping[str, Any], kind: str, text: str) -> Fact:
+    def assigned_fact(self, assigned: Event) -> Fact:
+        """The fact that a member was assigned the group's committed offset."""
+        text = f"{assigned['process']} was assigned {self.name} with the committed offset {assigned['first_offset']}"
+        return self.fact(assigned, "assigned", text)
+
+    def stored_fact(self, row: Event, kind: str, text: str) -> Fact:
         """A fact from a dated row of GROUPS, a record of `__consumer_offsets`."""
         source = {"source": row["file"], "byte": row["byte"]}
         return Fact(text, kind, row["dated"], **source, partition=self.name, offset=row["offset"])
@@ -218,8 +221,8 @@ class Regression(GroupPartition):
     """A group's committed offset that went back: from `higher` to `lower`, each an assign or commit of GROUP_EVENTS."""
 
     offset: int  # the higher committed offset
-    higher: Mapping[str, Any]
-    lower: Mapping[str, Any] | None  # None: only the brokers' final copies have the lower offset
+    higher: Event
+    lower: Event | None  # None: only the brokers' final copies have the lower offset
     copies: pl.DataFrame  # the group's rows of GROUPS about this partition in these copies, with `dated` (ns)
 
     @property
@@ -237,8 +240,8 @@ class Missed(GroupPartition):
     first: int
     last: int
     count: int
-    earlier: Mapping[str, Any] | None = None  # a poll of another record at `first`: time, place, process, value
-    stored: Mapping[str, Any] | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
+    earlier: Event | None = None  # a poll of another record at `first`: time, place, process, value
+    stored: Event | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
     copies: pl.DataFrame = field(default_factory=pl.DataFrame)  # as in Regression
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
     deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
@@ -285,7 +288,7 @@ def sent_facts(repeated: Repeated) -> list[Fact]:
     return [Fact(text, "sent", repeated.invoked, place=repeated.place)]
 
 
-def copy_fact(timeline: Timeline, row: Mapping[str, Any], batch: str) -> Fact:
+def copy_fact(timeline: Timeline, row: Record, batch: str) -> Fact:
     """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
     epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     at_end = row["snapshot"] == timeline.replica_logs.last
@@ -304,9 +307,7 @@ def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dic
     return found
 
 
-def held_records(
-    timeline: Timeline, repeated: Repeated, records: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
+def held_records(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> list[Record]:
     """The records at the offsets of the copies at the end, from the leader's log if it is known.
 
     A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
@@ -323,7 +324,5 @@ def held_records(
             copies.setdefault((row["snapshot"], row["broker"]), set()).add(row["offset"])
         whole = min((log for log, offsets in copies.items() if offsets == set(repeated.offsets)), default=None)
         held = [row for row in own if (row["snapshot"], row["broker"]) == whole] or held
-    by_offset: dict[int, Mapping[str, Any]] = {}
-    for row in held:
-        by_offset.setdefault(row["offset"], row)
-    return [by_offset[offset] for offset in sorted(by_offset)]
+    first = {row["offset"]: row for row in reversed(held)}
+    return [first[offset] for offset in sorted(first)]

@@ -8,19 +8,16 @@ reaches a killed client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import polars as pl
 
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
 from ..wording import plural, span
-from .cases import NOT_THE_CASE, Attempt, Missed, Processes, events_in_range, needs
+from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, events_in_range, needs
 
 CITATION = "Kafka's documentation of at-most-once delivery and enable.auto.commit"
 REMEDY = "enable.auto.commit=false, and commits after the records are handled."
-Event = Mapping[str, Any]
+IN_BACKGROUND = "had committed it in the background, and its callback was not recorded"
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt:
@@ -56,9 +53,12 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         text = f"{own['process']} committed offset {own['first_offset']} of {missed.name}"
         facts.append(missed.fact(own, "committed", text))
     elif assigned:
-        facts.append(missed.fact(assigned, "assigned", _background_commit_text(missed, poll, assigned)))
+        text = f"{assigned['process']} was assigned {missed.name} with committed offset {assigned['first_offset']}:"
+        facts.append(missed.fact(assigned, "assigned", f"{text} {poll['process']} {IN_BACKGROUND}"))
     elif stored:
-        facts.append(_stored_fact(missed, poll, stored))
+        text = f"__consumer_offsets has committed offset {stored['offset']} of {missed.name}, which only"
+        text += f" {poll['process']} had reached: it {IN_BACKGROUND}"
+        facts.append(missed.stored_fact(stored, "committed", text))
     automatic = processes.get(poll["process"], {}).get("enable.auto.commit")
     prevented = ["committing only after the records are handled"]
     if automatic:
@@ -126,19 +126,3 @@ def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:
         return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
     text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"
     return Fact(text, "crashed", end["time"], place=end["place"])
-
-
-def _background_commit_text(missed: Missed, poll: Event, assigned: Event) -> str:
-    offset = assigned["first_offset"]
-    return (
-        f"{assigned['process']} was assigned {missed.name} with committed offset {offset}: {poll['process']} had"
-        " committed it in the background, and its callback was not recorded"
-    )
-
-
-def _stored_fact(missed: Missed, poll: Event, stored: Event) -> Fact:
-    text = (
-        f"__consumer_offsets has committed offset {stored['offset']} of {missed.name}, which only {poll['process']} had"
-        " reached: it had committed it in the background, and its callback was not recorded"
-    )
-    return missed.stored_fact(stored, "committed", text)

@@ -10,11 +10,9 @@ older one.
 
 from __future__ import annotations
 
-from typing import Any
-
 import polars as pl
 
-from ..timelines.facts import SECOND, Fact, ordered
+from ..timelines.facts import SECOND, ordered
 from .cases import NOT_THE_CASE, Attempt, Regression, needs
 
 CITATION = "offsets.topic.replication.factor, unclean.leader.election.enable; GroupMetadataManager"
@@ -56,27 +54,9 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     older = copies.filter(kind="committed").filter(pl.col("dated") < since - SECOND)
     if not len(older):
         return needs(f"commits of __consumer_offsets from before the commit of {about}")
-    facts = [
-        regression.committed,
-        _older_commit_fact(regression, older.row(-1, named=True)),
-        *_assignment_facts(regression),
-    ]
+    last = older.row(-1, named=True)
+    text = f"the brokers' copies of __consumer_offsets have an older commit of group {regression.group}, of offset"
+    text += f" {last['offset']} of {regression.name}, and none of {regression.offset}"
+    assigned = [] if lower is None else [regression.assigned_fact(lower)]
+    facts = [regression.committed, regression.stored_fact(last, "committed", text), *assigned]
     return Attempt(True, ordered(facts), PREVENTED_BY)
-
-
-def _older_commit_fact(regression: Regression, row: dict[str, Any]) -> Fact:
-    """The fact that the last commit in the copies is older than the lost one."""
-    text = (
-        f"the brokers' copies of __consumer_offsets have an older commit of group {regression.group}, of offset"
-        f" {row['offset']} of {regression.name}, and none of {regression.offset}"
-    )
-    return regression.stored_fact(row, "committed", text)
-
-
-def _assignment_facts(regression: Regression) -> list[Fact]:
-    """The fact that a member was assigned the lower offset, if it was."""
-    lower = regression.lower
-    if lower is None:
-        return []
-    text = f"{lower['process']} was assigned {regression.name} with the committed offset {lower['first_offset']}"
-    return [regression.fact(lower, "assigned", text)]

@@ -9,14 +9,11 @@ auto.offset.reset=latest of that member; and the group then started to read afte
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import polars as pl
 
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
-from .cases import NOT_THE_CASE, Attempt, Missed, Processes, needs
+from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, needs
 from .commits_lost import PREVENTED_BY as AGAINST_LOST_COMMITS
 from .consumer_reset import PREVENTED_BY, find_reset
 
@@ -51,18 +48,14 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     committed = missed.fact(commit, "committed", text)
     seconds = (reset.assigned["time"] - commit["time"]) / 1e9
     reason, removed, measures = _reason(missed, commit, reset.assigned, seconds)
-    text = (
-        f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
-        f" {missed.group} had disappeared within {seconds:.0f} s ({reason})"
-    )
+    text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
+    text += f" {missed.group} had disappeared within {seconds:.0f} s ({reason})"
     vanished = missed.fact(reset.assigned, "assigned", text)
     facts = [committed, *removed, vanished, reset.configured, reset.began]
     return Attempt(True, ordered(facts), [*measures, *PREVENTED_BY])
 
 
-def _reason(
-    missed: Missed, commit: Mapping[str, Any], assigned: Mapping[str, Any], seconds: float
-) -> tuple[str, list[Fact], list[str]]:
+def _reason(missed: Missed, commit: Event, assigned: Event, seconds: float) -> tuple[str, list[Fact], list[str]]:
     """Why the offset disappeared, the fact of its removal if it is recorded, and the measures against it."""
     copies = missed.copies
     if len(copies):
@@ -82,7 +75,7 @@ def _reason(
     return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]
 
 
-def _next_commit(missed: Missed, commit: Mapping[str, Any]) -> list[Fact]:
+def _next_commit(missed: Missed, commit: Event) -> list[Fact]:
     """The fact of the next commit in the copies of __consumer_offsets, if these are undamaged and lack this commit."""
     copies = missed.copies
     if not len(copies):
@@ -92,8 +85,6 @@ def _next_commit(missed: Missed, commit: Mapping[str, Any]) -> list[Fact]:
     if not copies["intact"].all() or len(commits.filter(offset=commit["first_offset"])) or not len(later):
         return []
     row = later.row(0, named=True)
-    text = (
-        f"the next commit of group {missed.group} for {missed.name} in the brokers' copies of __consumer_offsets is of"
-        f" offset {row['offset']}"
-    )
+    text = f"the next commit of group {missed.group} for {missed.name} in the brokers' copies of __consumer_offsets is"
+    text += f" of offset {row['offset']}"
     return [missed.stored_fact(row, "committed", text)]

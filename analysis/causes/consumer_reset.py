@@ -8,14 +8,12 @@ a committed offset, with no commit of the group before it, or a position below t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .cases import NOT_THE_CASE, Attempt, Missed, Processes, events_in_range, needs
+from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, events_in_range, needs
 
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
@@ -30,7 +28,7 @@ LATEST = ("latest", "largest", "end")  # Kafka's value of auto.offset.reset, tha
 class Reset:
     """An assignment without a committed offset from which a group skipped the missed records."""
 
-    assigned: Mapping[str, Any]
+    assigned: Event
     commits: pl.DataFrame  # of the group, before the assignment; includes commits of unknown outcome
     configured: Fact  # auto.offset.reset of the member
     began: Fact
@@ -70,7 +68,8 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     last = before.row(-1, named=True)
     if events_in_range(events.filter(pl.col("time") >= last["time"]), "poll", missed).height:
         return NOT_THE_CASE
-    if isinstance(passed, int) and _has_seek(events, last["time"], passed, missed):
+    # The application called seek with an offset after the records.
+    if beyond.filter(pl.col("time").is_between(last["time"], passed), f="seek").height:
         return NOT_THE_CASE
     policy = processes.get(last["process"], {}).get("auto.offset.reset")
     if policy is None:
@@ -82,12 +81,8 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     began = polls.row(0, named=True)
     text = f"{began['process']} started to read {missed.name} at offset {began['first_offset']}, after the missed"
     text += f" {missed.records_text}"
-    return Reset(
-        last,
-        events.filter(pl.col("f").is_in(["commit", "commit-info"]) & (pl.col("time") < last["time"])),
-        _configured(last["process"], policy),
-        missed.fact(began, "polled", text),
-    )
+    commits = events.filter(pl.col("f").is_in(["commit", "commit-info"]) & (pl.col("time") < last["time"]))
+    return Reset(last, commits, _configured(last["process"], policy), missed.fact(began, "polled", text))
 
 
 def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) -> Attempt | None:
@@ -115,16 +110,9 @@ def _out_of_range(events: pl.DataFrame, missed: Missed, processes: Processes) ->
         _configured(began["process"], policy),
         missed.fact(began, "polled", f"{continued} {missed.records_text}"),
     ]
-    return Attempt(
-        True, facts, [PREVENTED_BY[0], "reading the records before retention or delete-records removes them"]
-    )
+    measures = [PREVENTED_BY[0], "reading the records before retention or delete-records removes them"]
+    return Attempt(True, facts, measures)
 
 
 def _configured(process: str, policy: str) -> Fact:
     return Fact(f"auto.offset.reset of {process} is {policy}", "configured", source="run.json")
-
-
-def _has_seek(events: pl.DataFrame, since: int, until: int, missed: Missed) -> bool:
-    """Whether the application called seek with an offset after the records between two times (ns)."""
-    own = (pl.col("f") == "seek") & pl.col("time").is_between(since, until) & (pl.col("first_offset") > missed.last)
-    return events.filter(own).height > 0

@@ -36,6 +36,7 @@ REMEDY = (
 PREVENTED_BY = ["check.crcs=true in consumers (an error instead of a wrong value)", CHECKSUMS]
 WHOLE_LOGS = "starting a broker with all segments of its logs (kafka-delete-records.sh deletes old records)"
 FAULTS = ("corrupt", "bit-flip")
+Row = dict[str, Any]
 MISSING = "missing"  # no segment has the offsets between two others
 
 
@@ -54,17 +55,42 @@ def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) ->
 
 
 def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = True) -> Attempt:
-    if timeline.replica_logs.damage.is_empty() and not (is_loss and timeline.replica_logs.missing):
+    """Whether damage of the last snapshot that shows it covers the offsets, and its broker led if they were read."""
+    logs = timeline.replica_logs
+    if logs.damage.is_empty() and not (is_loss and logs.missing):
         return NOT_THE_CASE  # returns early, as a finding may call this once for each of its offsets
-    for snapshot in reversed(timeline.replica_logs.snapshots):
-        damaged = _damaged_batches(timeline, snapshot, lost)
-        damaged += _missing_segments(timeline, snapshot, lost) if is_loss else []
-        if damaged:
-            return _attempt_with_snapshot(timeline, snapshot, damaged, lost, is_loss, is_read)
-    return NOT_THE_CASE
+    damage = ((name, _damage(timeline, name, lost, is_loss)) for name in reversed(logs.snapshots))
+    snapshot, damaged = next((found for found in damage if found[1]), ("", []))
+    if not damaged:
+        return NOT_THE_CASE
+    terms = [(row, _first_term_after(timeline, row["broker"], lost.last_acked)) for row in damaged]
+    led = [(row, term) for row, term in terms if term is not None]
+    names = sorted({row["broker"] for row in damaged})
+    if not led and is_read:
+        if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
+            return needs(f"the leader of {lost.name} when {span(lost.first, lost.last)} were read")
+        return NOT_THE_CASE
+    row, term = led[-1] if led else terms[-1]
+    last = lost.last if row["last_offset"] is None else row["last_offset"]
+    intact = _intact_records(timeline, snapshot, lost)
+    if not intact:
+        return needs(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
+    # A log that lacks the records for another reason may be the one that was read.
+    others = {*pl.concat([logs.segments, logs.batches], how="diagonal").filter(snapshot=snapshot)["broker"]}
+    short = sorted(others - set(names) - {held["broker"] for held in intact})
+    if is_loss and short:
+        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
+    measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
+    is_missing = row["kind"] == MISSING
+    return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)
 
 
-def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+def _damage(timeline: Timeline, snapshot: str, lost: Lost, is_loss: bool) -> list[Row]:
+    """The damage of each broker's log in a snapshot that covers all lost offsets; of a loss also missing segments."""
+    return _damaged_batches(timeline, snapshot, lost) + (_missing_segments(timeline, snapshot, lost) if is_loss else [])
+
+
+def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[Row]:
     """The first damaged batch of each broker whose damage in the snapshot covers all lost offsets."""
     last = pl.col("last_offset").fill_null(MAX_INT64)
     here = (pl.col("snapshot") == snapshot) & pl.col("kind").is_in(CORRUPT)
@@ -79,7 +105,7 @@ def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict
     return covering
 
 
-def _missing_segments(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+def _missing_segments(timeline: Timeline, snapshot: str, lost: Lost) -> list[Row]:
     """The brokers that lack the segments with all lost offsets, between two others, as rows of damage.
 
     That clients missed the records shows that the broker lacks these segments, not only the copy of its log.
@@ -92,32 +118,6 @@ def _missing_segments(timeline: Timeline, snapshot: str, lost: Lost) -> list[dic
     ]
 
 
-def _attempt_with_snapshot(
-    timeline: Timeline, snapshot: str, damaged: list[dict[str, Any]], lost: Lost, is_loss: bool, is_read: bool
-) -> Attempt:
-    terms = [(row, _first_term_after(timeline, row["broker"], lost.last_acked)) for row in damaged]
-    led = [(row, term) for row, term in terms if term is not None]
-    names = sorted({row["broker"] for row in damaged})
-    if not led and is_read:
-        if any(term.leader is None for term in timeline.terms.values()) or not timeline.terms:
-            return needs(f"the leader of {lost.name} when {span(lost.first, lost.last)} were read")
-        return NOT_THE_CASE
-    row, term = led[-1] if led else terms[-1]
-    last = lost.last if row["last_offset"] is None else row["last_offset"]
-    intact = _intact_records(timeline, snapshot, lost)
-    if not intact:
-        return needs(f"an intact copy of {span(row['first_offset'], last)} of {lost.name}, damaged on {brokers(names)}")
-    # A log that lacks the records for another reason may be the one that was read.
-    logs = timeline.replica_logs
-    others = {*pl.concat([logs.segments, logs.batches], how="diagonal").filter(snapshot=snapshot)["broker"]}
-    short = sorted(others - set(names) - {held["broker"] for held in intact})
-    if is_loss and short:
-        return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
-    measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
-    is_missing = row["kind"] == MISSING
-    return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)
-
-
 def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
     """The first of a broker's terms as leader that ended after a time, or has not ended."""
     terms = [term for _, term in sorted(timeline.terms.items())]
@@ -128,7 +128,7 @@ def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Ter
     return None
 
 
-def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[str, Any]]:
+def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[Row]:
     """One row per broker whose log has a record at the first lost offset, with a lost value if these are known."""
     logs = timeline.replica_logs
     here = (pl.col("snapshot") == snapshot) & (pl.col("offset") == lost.first) & pl.col("control").is_null()
@@ -138,9 +138,7 @@ def _intact_records(timeline: Timeline, snapshot: str, lost: Lost) -> list[dict[
     return held.unique("broker", keep="first").sort("broker").to_dicts()
 
 
-def _chain(
-    timeline: Timeline, snapshot: str, row: dict[str, Any], term: Term | None, intact: list[dict[str, Any]]
-) -> list[Fact]:
+def _chain(timeline: Timeline, snapshot: str, row: Row, term: Term | None, intact: list[Row]) -> list[Fact]:
     logs, name, broker = timeline.replica_logs, timeline.replica_logs.name, row["broker"]
     first, last = row["first_offset"], row["last_offset"]
     offsets = f"{span(first, last)} of {name}" if last is not None else f"{name} from offset {first} on"
@@ -151,10 +149,8 @@ def _chain(
     damage = fact_of(logs, text, "damaged", row, **about)
     holders = [held["broker"] for held in intact]
     first_step = "move leadership there, then let" if term is not None else "let"
-    text = (
-        f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: {first_step}"
-        f" broker {broker} fetch its replica anew"
-    )
+    text = f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: {first_step}"
+    text += f" broker {broker} fetch its replica anew"
     whole = fact_of(logs, text, "intact", intact[0], broker=None, brokers=frozenset(holders), **about)
     faults = [fact for _, fact in timeline.faults_on(broker, FAULTS) if fact.partition in (None, name)]
     return [*ordered([*(term.facts[:1] if term is not None else ()), *faults]), damage, whole]

@@ -93,9 +93,6 @@ def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact
 
 def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:
     """The starts of a broker between two times, or else the ends of faults on it."""
-    starts = [event.fact for _, event in timeline.starts_of(broker)]
+    starts = [event.fact for time, event in timeline.starts_of(broker) if since <= time <= until]
     heals = [fact for fault, fact in timeline.faults_and_heals(broker) if fault.type == "heal"]
-    starts, heals = (
-        [fact for fact in facts if fact.time is not None and since <= fact.time <= until] for facts in (starts, heals)
-    )
-    return starts or heals
+    return starts or [fact for fact in heals if fact.time is not None and since <= fact.time <= until]

@@ -8,18 +8,17 @@ Needs: the log shows the record in batches of different producer epochs or ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, needs, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"
 REMEDY = "Transactions, or consumers that ignore values that they have handled."
 
 
-def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
+def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Record]) -> Attempt:
     """Whether the copies are in batches of different producer epochs or ids."""
     sessions = {(row["producer_id"], row["producer_epoch"]) for row in copies}
     if not sessions or any(number is None for number, _ in sessions):

@@ -84,9 +84,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if not alone:
         isr = sorted(change.new.electable or ()) if change.new else []
         known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
-        return needs(
-            f"evidence that broker {broker} was alone in the ISR (__cluster_metadata, or the brokers' logs){known}"
-        )
+        sources = "__cluster_metadata, or the brokers' logs"
+        return needs(f"evidence that broker {broker} was alone in the ISR ({sources}){known}")
     return _proof(timeline, change, lost, had, alone, short)
 
 

@@ -32,11 +32,8 @@ def explain_ending(part: TransactionPart) -> Attempt:
         return NOT_THE_CASE
     created = "" if part.created is None else f" (created at {part.created / 1e9:.3f} s)"
     late = part.records_fact(f"{created}, but behind its marker, so appended later")
-    if part.ending_marker is None:
-        return Attempt(True, [*part.decision_facts(), part.marker_fact(part.own_marker), late], PREVENTED_BY)
-    text = f", which ended {part.them} with the producer's next transaction"
-    return Attempt(
-        True,
-        [*part.decision_facts(), part.marker_fact(part.own_marker), late, part.marker_fact(part.ending_marker, text)],
-        PREVENTED_BY,
-    )
+    facts = [*part.decision_facts(), part.marker_fact(part.own_marker), late]
+    if part.ending_marker is not None:
+        text = f", which ended {part.them} with the producer's next transaction"
+        facts.append(part.marker_fact(part.ending_marker, text))
+    return Attempt(True, facts, PREVENTED_BY)

@@ -146,7 +146,7 @@ def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: L
     held = snapshots_with_records(timeline, term.leader, lost)
     since = MAX_INT64 if term.time is None else term.time
     if term.leader == old_leader:
-        cuts = truncations(timeline, term.leader or "", lost, lost.last_acked or 0, lost.last)
+        cuts = truncations(timeline, term.leader, lost.last_acked or 0, lost.last)
         return not any(cut.time is None or cut.time < since for cut in cuts)
     return any(fact.time is not None and fact.time >= since for fact in held)
 
@@ -188,7 +188,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     if ends and until - term.time < MS:
         return True
     loaded = timeline.ends_of(term.leader, "loaded")
-    cut = truncations(timeline, term.leader, lost, lost.first_acked)
+    cut = truncations(timeline, term.leader, lost.first_acked, lost.last)
     starts, since = [time for time, _ in timeline.starts_of(term.leader)], lost.first_acked
     changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
     held = had_records_at(timeline, term.leader, lost, change.old, until)
@@ -237,7 +237,7 @@ def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
     learned = [end.time for end in followed if end.time is not None and end.time <= sent]
     if learned or is_dead(timeline, stale.leader, sent, lost.last_acked, without_fences=True):
         return None
-    cuts = truncations(timeline, stale.leader, lost, lost.last_acked, lost.first)
+    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
     until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
     again = any(lost.last_acked - SECOND < time <= until for time in starts)

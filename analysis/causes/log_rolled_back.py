@@ -118,7 +118,9 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
             continue
         before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored_at <= at < time]
         held = [(at, end) for at, end in before if end.end > lost.last and is_held(timeline, end, lost)]
-        on_disk = [(at, end) for at, end in held if _is_on_disk(timeline, end, at, time)]
+        # Such a snapshot shows what the disk held if the broker was down, and no power failure followed.
+        stopped = [(at, end) for at, end in held if reasons_absent(timeline, broker, at)]
+        on_disk = [(at, end) for at, end in stopped if not lost_power(timeline, broker, at, time)]
         if on_disk and not _is_cut(timeline, broker, lost, on_disk[-1][0], time):
             return [on_disk[-1][1].fact, short.fact]
         in_sync = _in_sync_facts(timeline, broker, lost, time)
@@ -138,7 +140,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
 
 def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> bool:
     """Whether the broker may have truncated the records to a leader's log between two times."""
-    cuts = truncations(timeline, broker, lost, since, lost.first)
+    cuts = truncations(timeline, broker, since, lost.first)
     if any(cut.time is None or since <= cut.time <= until for cut in cuts):
         return True
     return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
@@ -192,7 +194,7 @@ def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: 
     """
     replaced = _replacement_facts(timeline, broker, lost, short, lost.stored_at, until)
     change = find_leader_change(timeline, lost)
-    if not replaced or change.old_leader != broker or truncations(timeline, broker, lost, lost.stored_at, lost.first):
+    if not replaced or change.old_leader != broker or truncations(timeline, broker, lost.stored_at, lost.first):
         return []
     return [*change.began, *replaced]
 
@@ -253,11 +255,6 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
         return []
     sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= own[0][0]]
     return [own[0][1]] if len(sources) == len({*sources}) else []  # a second start in one source: not the first
-
-
-def _is_on_disk(timeline: Timeline, end: LogEnd, at: int, until: int) -> bool:
-    """Whether a snapshot shows what the disk held: the broker was down, and no power failure followed until a time."""
-    return bool(reasons_absent(timeline, end.broker, at)) and not lost_power(timeline, end.broker, at, until)
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

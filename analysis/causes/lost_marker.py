@@ -29,7 +29,8 @@ class LostMarker:
     """The lost marker of records that are in the log."""
 
     lost: Lost  # the marker's offset instead of the records'
-    facts: list[Fact]  # the marker, if a copy has it; the last one is the outcome of the records
+    facts: list[Fact]  # of the records and of the marker, if a copy has it; the last one is the outcome of the records
+    unexplained: str  # the missing evidence if the loss of the marker has no known cause
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
@@ -43,8 +44,10 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     if offset is None:
         return None
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
-    facts = [] if commit is None else [_copy_fact(timeline, commit)]
-    return LostMarker(marker, [*facts, _abort_fact(timeline, lost, abort)])
+    copied = [] if commit is None else [_copy_fact(timeline, commit)]
+    facts = [*acknowledgement_facts(lost), *copied, _abort_fact(timeline, lost, abort)]
+    of = f"the COMMIT marker of {span(lost.first, lost.last)} of {lost.name}"
+    return LostMarker(marker, facts, f"why {of} was lost: the records are still in the log, but were aborted later")
 
 
 def missing_for_abort(timeline: Timeline, lost: Lost) -> str | None:
@@ -98,39 +101,21 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
     else:
         text = f", which ended {span(part.first, part.last)}, as the transaction's own was gone"
         outcome = part.marker_fact(ending, text)
-    complete = Fact(
-        f"the coordinator noted that the markers of {part.subject} were written",
-        "complete",
-        written,
-        **source_of(decision, "completed"),
-        partition=part.name,
-    )
+    text = f"the coordinator noted that the markers of {part.subject} were written"
+    complete = Fact(text, "complete", written, **source_of(decision, "completed"), partition=part.name)
     copied = [] if copy is None else [_copy_fact(timeline, copy)]
-    return LostMarker(marker, [*part.decision_facts(), complete, *copied, outcome])
+    unexplained = f"why {part.name} lost the marker of {part.subject}"
+    unexplained += " after the coordinator had noted that it was written"
+    return LostMarker(marker, [*part.decision_facts(), complete, *copied, outcome], unexplained)
 
 
-def explanation_of_part(explanation: Explanation, marker: LostMarker, part: TransactionPart) -> Explanation:
-    """The explanation of a marker's loss, as the explanation of the part of the transaction that lacks it."""
+def explanation_of_records(explanation: Explanation, marker: LostMarker) -> Explanation:
+    """The explanation of a marker's loss, as that of its records: with their facts instead of its acknowledgement."""
     if explanation.cause == "unknown":
-        text = f"why {part.name} lost the marker of {part.subject} after the coordinator had noted that it was written"
-        return replace(explanation, missing=[text, *explanation.missing], readings=[])
-    return _with_marker_facts(explanation, marker, [])
-
-
-def explanation_of_records(explanation: Explanation, marker: LostMarker, lost: Lost) -> Explanation:
-    """The explanation of a marker's loss, as the explanation of the records that it had committed."""
-    if explanation.cause == "unknown":
-        records = f"{span(lost.first, lost.last)} of {lost.name}"
-        text = f"why the COMMIT marker of {records} was lost: the records are still in the log, but were aborted later"
-        return replace(explanation, missing=[text, *explanation.missing], readings=[])
-    return _with_marker_facts(explanation, marker, acknowledgement_facts(lost))
-
-
-def _with_marker_facts(explanation: Explanation, marker: LostMarker, acknowledgements: list[Fact]) -> Explanation:
-    """The proof of a marker's loss with the facts of the marker and of its records, instead of its acknowledgement."""
+        return replace(explanation, missing=[marker.unexplained, *explanation.missing], readings=[])
     rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
     *before, outcome = marker.facts  # the outcome may have no time; it is the last step
-    return replace(explanation, chain=[*ordered([*acknowledgements, *before, *rest]), outcome])
+    return replace(explanation, chain=[*ordered([*before, *rest]), outcome])
 
 
 class _Records(NamedTuple):
@@ -174,10 +159,8 @@ def _offset_of_marker(
 
 def _copy_fact(timeline: Timeline, marker: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, marker["broker"], marker["snapshot"]
-    text = (
-        f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' {marker['control'].upper()} marker"
-    )
-    text += f" at offset {marker['offset']}"
+    text = f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' {marker['control'].upper()}"
+    text += f" marker at offset {marker['offset']}"
     return fact_of(timeline.replica_logs, text, "marker", marker, offset=marker["offset"], snapshot=snapshot)
 
 

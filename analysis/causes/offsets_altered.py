@@ -10,13 +10,10 @@ and that no recorded member committed this offset, or was at it and may have com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import polars as pl
 
 from ..timelines.facts import SECOND, ordered
-from .cases import NOT_THE_CASE, Attempt, GroupPartition, Missed, Processes, Regression, events_in_range
+from .cases import NOT_THE_CASE, Attempt, Event, GroupPartition, Missed, Processes, Regression, events_in_range
 
 CITATION = "Kafka's documentation of managing consumer groups (kafka-consumer-groups.sh --reset-offsets), KIP-122"
 REMEDY = "Offsets that are set to a record that the group has handled; a group.id of its own for each application."
@@ -52,7 +49,7 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
     return Attempt(True, ordered([regression.committed, *found.chain]), PREVENTED_BY) if found.is_proved else found
 
 
-def _altered(group: GroupPartition, copies: pl.DataFrame, assigned: Mapping[str, Any]) -> Attempt:
+def _altered(group: GroupPartition, copies: pl.DataFrame, assigned: Event) -> Attempt:
     """The proof from the last commit of the offset that a member was assigned; no attempt without such a commit."""
     offset = assigned["first_offset"]
     commits = copies.filter(pl.col("dated") <= assigned["time"] + SECOND, kind="committed", offset=offset)
@@ -60,5 +57,4 @@ def _altered(group: GroupPartition, copies: pl.DataFrame, assigned: Mapping[str,
         return NOT_THE_CASE
     text = f"a client that is no recorded member of group {group.group} committed offset {offset} of {group.name}"
     committed = group.stored_fact(commits.row(-1, named=True), "committed", text)
-    text = f"{assigned['process']} was assigned {group.name} with the committed offset {offset}"
-    return Attempt(True, ordered([committed, group.fact(assigned, "assigned", text)]), PREVENTED_BY)
+    return Attempt(True, ordered([committed, group.assigned_fact(assigned)]), PREVENTED_BY)

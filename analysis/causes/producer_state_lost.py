@@ -9,21 +9,20 @@ Needs: a log with the record at both offsets, of the same producer id, producer 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, sent_facts
 
 CITATION = "KIP-854 (producer.id.expiration.ms), KIP-360 (producers that the leader does not know)"
 REMEDY = "producer.id.expiration.ms longer than delivery.timeout.ms of every producer."
 PREVENTED_BY = ["producer.id.expiration.ms longer than the producer's delivery.timeout.ms"]
 
 
-def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
+def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Record]) -> Attempt:
     """Whether the copies are in one log and have the same sequence number of one producer."""
     sessions = {
         (row["snapshot"], row["broker"], row["producer_id"], row["producer_epoch"], _sequence(timeline, row))
@@ -37,7 +36,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[M
     return Attempt(True, ordered([*sent_facts(repeated), *facts]), PREVENTED_BY)
 
 
-def _sequence(timeline: Timeline, row: Mapping[str, Any]) -> int | None:
+def _sequence(timeline: Timeline, row: Record) -> int | None:
     """The sequence number of a record; None if its batch has none."""
     if row["producer_id"] is None:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice, pairwise, takewhile
-from typing import NamedTuple
 
 import polars as pl
 
@@ -104,9 +103,8 @@ def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
 
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    return not is_dead(timeline, broker, until, until, without_fences=True) and may_another_have_led(
-        timeline, broker, since, until
-    )
+    is_alive = not is_dead(timeline, broker, until, until, without_fences=True)
+    return is_alive and may_another_have_led(timeline, broker, since, until)
 
 
 def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -184,21 +182,13 @@ def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[F
     limit = MAX_INT64 if until is None else until + SECOND
     before = [report for report in timeline.isr_reports if report.time is None or report.time <= limit]
     # Later reports may repeat that ISR.
-    repeated = [report.fact for report in takewhile(lambda report: report.isr == {broker}, reversed(before))]
-    return repeated[-1:]
+    return [*takewhile(lambda report: report.isr == frozenset({broker}), reversed(before))][-1:]
 
 
-def truncations(
-    timeline: Timeline, broker: str | None, lost: Lost, after: int | None, max_end: int | None = None
-) -> list[LogEnd]:
-    """Truncations of a broker after a time to an offset of at most `max_end` (by default of the last lost record)."""
-    return [
-        end
-        for end in timeline.ends_of(broker, "truncated")
-        if not end.is_noop
-        and end.end <= (lost.last if max_end is None else max_end)
-        and (after is None or end.time is None or end.time >= after - SECOND)
-    ]
+def truncations(timeline: Timeline, broker: str | None, after: int | None, max_end: int) -> list[LogEnd]:
+    """Truncations of a broker after a time (ns; None: ever) to an offset of at most `max_end`."""
+    cuts = [end for end in timeline.ends_of(broker, "truncated") if not end.is_noop and end.end <= max_end]
+    return [cut for cut in cuts if after is None or cut.time is None or cut.time >= after - SECOND]
 
 
 def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
@@ -210,14 +200,14 @@ def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: in
         return []
     loads = [(time, end.fact) for time, end in timeline.dated_ends(broker, "loaded") if time <= until]
     since = max((time for time, _ in loads), default=MAX_INT64)
-    cuts = truncations(timeline, broker, lost, lost.first_acked)
+    cuts = truncations(timeline, broker, lost.first_acked, lost.last)
     cut = any(end.time is None or end.time <= until + SECOND for end in cuts)
     return [] if cut or since > lost.first_acked else [loads[-1][1]]
 
 
 def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int | None) -> list[Fact]:
     """The facts that a broker returned and truncated the records."""
-    cut = [end.fact for end in truncations(timeline, broker, lost, after)][:1]
+    cut = [end.fact for end in truncations(timeline, broker, after, lost.last)][:1]
     if after is None:
         return cut
     return [e.fact for time, e in timeline.starts_of(broker) if time >= after][:1] + cut
@@ -253,42 +243,37 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
     return [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot in names][:1]
 
 
-class _Restart(NamedTuple):
-    """The times (ns) of the first recorded restart after an acknowledgement; its own time if there is none."""
-
-    died: int
-    started: int
-    loaded_after: int  # a log that was loaded later than this belongs to this start or a later one
-
-    @staticmethod
-    def of(timeline: Timeline, broker: str, acknowledged: int) -> _Restart:
-        recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
-        died = min((time for time, kind in recorded if kind == "died" and time >= acknowledged), default=acknowledged)
-        starts = [time for time, kind in recorded if kind == "started"]
-        started = min((time for time in starts if time >= died), default=died)
-        earlier = max((time for time in starts if time < died), default=-MAX_INT64)
-        return _Restart(died, started, max(started - SECOND, (earlier + started) // 2))
+def _first_restart(timeline: Timeline, broker: str, acknowledged: int) -> tuple[int, int, int]:
+    """The times (ns) at which a broker died and started first after an acknowledgement, by the history (without it that
+    of the acknowledgement), and a time after which a loaded log belongs to this start or a later one.
+    """
+    recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
+    died = min((time for time, kind in recorded if kind == "died" and time >= acknowledged), default=acknowledged)
+    starts = [time for time, kind in recorded if kind == "started"]
+    started = min((time for time in starts if time >= died), default=died)
+    earlier = max((time for time in starts if time < died), default=-MAX_INT64)
+    return died, started, max(started - SECOND, (earlier + started) // 2)
 
 
 def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -> list[Fact]:
     """The facts that a log ended at or below `max_end` after the records were acknowledged, without a truncation."""
     if lost.last_acked is None:
         return []
-    restart = _Restart.of(timeline, broker, lost.last_acked)
-    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > restart.loaded_after]
+    died, started, loaded_after = _first_restart(timeline, broker, lost.last_acked)
+    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > loaded_after]
     if loaded and loaded[0].end > max_end:
         return []  # later loads belong to later starts
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
-    died = restart.died - SECOND
+    died -= SECOND
     found: list[LogEnd] = []
     copied_since = max(died, lost.last_acked)
-    starts = {"cut": died, "corruption": died, "loaded": restart.loaded_after, "snapshot": copied_since}
+    starts = {"cut": died, "corruption": died, "loaded": loaded_after, "snapshot": copied_since}
     for kind, since in starts.items():
         ends = lasting_cuts(timeline, broker) if kind == "cut" else timeline.ends_of(broker, kind)
         later = [end for end in ends if end.time is not None and end.time > since]
         short = (end for end in later if end.end <= max_end and not _is_truncated(timeline, end, lost, max_end))
         if kind == "snapshot":
-            short = (end for end in short if not may_have_followed(timeline, broker, restart.started, end.time or 0))
+            short = (end for end in short if not may_have_followed(timeline, broker, started, end.time or 0))
         found += islice(short, 1)
     copied = {end.snapshot for end in found if end.snapshot is not None}
     marks = timeline.ends_of(broker, "high-watermark")
@@ -359,7 +344,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
     A leader that was replaced before may have acknowledged records that the next one never had, unless it was dead.
     """
     led = {epoch: term.leader for epoch, term in timeline.terms.items() if term.leader is not None}
-    without_leader = {fact.epoch for _, _, fact in timeline.isr_reports if fact.kind == "leaderless"}
+    without_leader = {fact.epoch for fact in timeline.isr_reports if fact.kind == "leaderless"}
     if set(range(new.epoch)) - led.keys() - without_leader:
         return True
     others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}
@@ -370,7 +355,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:
     """Whether a log is short because of a truncation: it has not grown above `max_end` again since."""
     at = short.time or 0
-    cuts = truncations(timeline, short.broker, lost, lost.last_acked, max_end)
+    cuts = truncations(timeline, short.broker, lost.last_acked, max_end)
     grown = [e.time for e in timeline.ends if e.broker == short.broker and e.end > max_end and e.time is not None]
     times = [cut.time for cut in cuts if cut.time is not None and cut.time <= at]
     return any(not any(cut < time < at for time in grown) for cut in times)

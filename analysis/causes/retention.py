@@ -7,8 +7,6 @@ Needs: a log start above the offsets (checkpoint, first batch, name of an empty 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
@@ -21,25 +19,16 @@ REMEDY = "Nothing is wrong. retention.ms and retention.bytes decide how long rec
 def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the log starts above the records at the end of the run: on the leader if it is known, else on all."""
     logs = timeline.replica_logs
-    bounds = logs.extents.filter(snapshot=logs.last)
-    if logs.leader is not None and logs.leader in set(bounds["broker"]):
-        bounds = bounds.filter(broker=logs.leader)
+    bounds = logs.last_extents
     if not bounds.height:
         return needs(f"the log start offset of {lost.name}")
     if not (bounds["deleted_below"] > lost.last).all():
         return NOT_THE_CASE
-    starts = [
-        Fact(
-            f"{in_snapshot(logs.last)} broker {row['broker']}'s log starts at offset {row['deleted_below']}",
-            "log-start",
-            logs.times.get(logs.last),
-            *_source_of_start(timeline, row["broker"]),
-            partition=lost.name,
-            broker=row["broker"],
-            offset=row["deleted_below"],
-        )
-        for row in bounds.iter_rows(named=True)
-    ]
+    starts = []
+    for broker, start in bounds.select("broker", "deleted_below").iter_rows():
+        text = f"{in_snapshot(logs.last)} broker {broker}'s log starts at offset {start}"
+        source = (logs.times.get(logs.last), *_source_of_start(timeline, broker))
+        starts.append(Fact(text, "log-start", *source, partition=lost.name, broker=broker, offset=start))
     deleted = []
     for fault in timeline.faults:
         offset = _requested_offset(fault.details, lost)
@@ -63,21 +52,15 @@ def _requested_offset(details: object, lost: Lost) -> object:
     return offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
 
 
-class _Source(NamedTuple):
-    file: str | None
-    line: int | None
-    byte: int | None
-
-
-def _source_of_start(timeline: Timeline, broker: str) -> _Source:
-    """The evidence of where a broker's log starts at the end of the run."""
+def _source_of_start(timeline: Timeline, broker: str) -> tuple[str, int | None, int | None]:
+    """The evidence of where a broker's log starts at the end of the run: file, line and byte."""
     logs = timeline.replica_logs
     own = is_of_copy(logs.last, broker)
     point = logs.checkpoints.filter(own, name="log-start")
     if point.height:
-        return _Source(point["file"][0], point["line"][0], None)
+        return point["file"][0], point["line"][0], None
     batch = logs.batches.filter(own).sort("base_offset")
     if batch.height:
-        return _Source(batch["file"][0], None, batch["byte"][0])
+        return batch["file"][0], None, batch["byte"][0]
     # The name of the first segment is the log start.
-    return _Source(logs.segments.filter(own).sort("base_offset")["file"][0], None, None)
+    return logs.segments.filter(own).sort("base_offset")["file"][0], None, None

@@ -7,19 +7,18 @@ why the first acknowledgement was lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ...histories.settings import idempotence
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Repeated, copy_fact, needs, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, needs, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 REMEDY = "enable.idempotence=true, which needs acks=all."
 
 
-def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Mapping[str, Any]]) -> Attempt:
+def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Record]) -> Attempt:
     """Whether a producer without idempotence wrote the copies."""
     producer = repeated.producer
     configured, acks = producer.get("enable.idempotence"), repeated.acks or str(producer.get("acks", "all"))
@@ -39,7 +38,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[M
     return Attempt(True, ordered(facts), ["enable.idempotence=true (the default of Kafka's own client since 3.0)"])
 
 
-def _elections_between(timeline: Timeline, copies: Sequence[Mapping[str, Any]]) -> list[Fact]:
+def _elections_between(timeline: Timeline, copies: Sequence[Record]) -> list[Fact]:
     """The elections between the epochs of the copies."""
     epochs = [row["leader_epoch"] for row in copies if row["leader_epoch"] is not None]
     if len(epochs) < 2 or epochs[0] == epochs[-1]:

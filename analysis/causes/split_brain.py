@@ -15,7 +15,7 @@ since, is that other one or followed it. For replicas that differ: such records 
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -55,6 +55,11 @@ class SharedEpoch(NamedTuple):
     elected: list[Fact]  # the controllers' records of the elections
 
     @property
+    def leaders(self) -> tuple[Leader, Leader]:
+        """Both leaders, the first one first."""
+        return self.first, self.second
+
+    @property
     def facts(self) -> list[Fact]:
         """The facts that two brokers led the epoch."""
         return [*self.elected, self.first.fact, self.second.fact]
@@ -68,7 +73,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     for shared in shared_epochs(timeline):
         if not _concerns(shared, lost, held):
             continue
-        sides = [pair for pair in _both(shared) if _record_without(shared, *pair, copies, held) is not None]
+        sides = [pair for pair in permutations(shared.leaders, 2) if _record_without(shared, *pair, copies, held)]
         if not sides:
             names = f"broker {shared.first.broker} or {shared.second.broker}, which both led epoch {shared.epoch}"
             missing.append(f"a copy of the log of {names}, with the lost records")
@@ -104,7 +109,7 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether two leaders of an epoch differ at the first of these offsets, in copies of any time."""
     copies = timeline.replica_logs.records.filter(offset=differing.first)
     for shared in shared_epochs(timeline):
-        for holder, other in _both(shared):
+        for holder, other in permutations(shared.leaders, 2):
             record = _record_without(shared, holder, other, copies, copies)
             others = copies.filter(broker=other.broker).rows(named=True)
             if record is not None and others:
@@ -173,10 +178,6 @@ def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> 
     return not any(since < time <= at for time in ends)
 
 
-def _both(shared: SharedEpoch) -> tuple[tuple[Leader, Leader], tuple[Leader, Leader]]:
-    return (shared.first, shared.second), (shared.second, shared.first)
-
-
 def _record_without(
     shared: SharedEpoch, holder: Leader, other: Leader, copies: pl.DataFrame, wanted: pl.DataFrame
 ) -> dict[str, Any] | None:
@@ -221,15 +222,9 @@ def _continues(timeline: Timeline, shared: SharedEpoch, broker: str, holder: Lea
 
 def _record_fact(timeline: Timeline, row: dict[str, Any]) -> Fact:
     what = f"value {quoted(row['value'])}" if row["control"] is None else f"a {row['control']} marker"
-    text = f"{in_snapshot(row['snapshot'])} broker {row['broker']} has at offset {row['offset']} {what} of epoch"
-    return fact_of(
-        timeline.replica_logs,
-        f"{text} {row['leader_epoch']}",
-        "kept",
-        row,
-        epoch=row["leader_epoch"],
-        offset=row["offset"],
-    )
+    offset, epoch = row["offset"], row["leader_epoch"]
+    text = f"{in_snapshot(row['snapshot'])} broker {row['broker']} has at offset {offset} {what} of epoch {epoch}"
+    return fact_of(timeline.replica_logs, text, "kept", row, epoch=epoch, offset=offset)
 
 
 def _controller_facts(timeline: Timeline, shared: SharedEpoch) -> list[Fact]:

@@ -31,24 +31,20 @@ def explain_ending(part: TransactionPart) -> Attempt:
     """Whether the copies of __transaction_state lack the transaction and have an older one of its producer."""
     if part.decision is not None or part.process is None:
         return NOT_THE_CASE
+    older = part.older_transaction
     if part.emptied_state is not None:
         text = f"{part.emptied_state}, so no coordinator knows a transaction of {part.process}"
         known = Fact(text, "state", partition=part.name)
-        return Attempt(True, [known, part.records_fact(f", and no marker ended {part.them}")], PREVENTED_BY)
-    if part.older_transaction is None:
+    elif older is None:
         return needs(f"transactions of producer {part.producer} in __transaction_state from before this one")
-    older = part.older_transaction
-    if not older["intact"]:
+    elif not older["intact"]:
         return needs(f"an undamaged copy of __transaction_state with the transactions of producer {part.producer}")
-    text = (
-        f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']} with"
-        f" {part.name}, and none that began while {part.process} wrote these records"
-    )
-    known = Fact(text, "decided", older["began_ns"], **source_of(older, "began"), partition=part.name)
+    else:
+        text = f"the brokers' copies of __transaction_state have an older transaction of {older['transactional_id']}"
+        text += f" with {part.name}, and none that began while {part.process} wrote these records"
+        known = Fact(text, "decided", older["began_ns"], **source_of(older, "began"), partition=part.name)
     if part.ending_marker is None:
-        return Attempt(True, [known, part.records_fact(f", and no marker ended {part.them}")], PREVENTED_BY)
-    return Attempt(
-        True,
-        [known, part.records_fact(""), part.marker_fact(part.ending_marker, f", which ended {part.them}")],
-        PREVENTED_BY,
-    )
+        ending = [part.records_fact(f", and no marker ended {part.them}")]
+    else:
+        ending = [part.records_fact(""), part.marker_fact(part.ending_marker, f", which ended {part.them}")]
+    return Attempt(True, [known, *ending], PREVENTED_BY)

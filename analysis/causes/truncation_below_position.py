@@ -33,9 +33,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attemp
         return needs(f"how group {missed.group} got a position beyond offset {missed.last} of {missed.name}")
     earlier, row = missed.earlier, beyond.row(0, named=True)
     place = f"offset {missed.first} of {missed.name}"
-    text = (
-        f"{earlier['process']} polled {quoted(earlier['value'])} at {place}, where the missed record was written later"
-    )
+    text = f"{earlier['process']} polled {quoted(earlier['value'])} at {place}"
+    text += ", where the missed record was written later"
     did = {"commit": "committed", "assign": "was assigned", "seek": "sought", "poll": "polled"}[row["f"]]
     offset = row["last_offset"] if row["f"] == "poll" else row["first_offset"]
     facts = [

@@ -64,16 +64,14 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
-        return needs(
-            f"why {brokers(electable)}, which could have been elected in epoch {new.epoch}, lacked the records"
-        )
+        others = f"{brokers(electable)}, which could have been elected in epoch {new.epoch}"
+        return needs(f"why {others}, lacked the records")
     had = had_records(timeline, new.leader, lost) or was_above(timeline, new.leader, lost)
     once_had = change.old_leader == new.leader or had
-    others = isr_at(timeline, lost.last_acked) - {new.leader}
-    if once_had and not any(still_had_records(timeline, other, lost) for other in others):
-        return needs(
-            f"evidence that another broker still had the records when broker {new.leader}, which once had them, led"
-        )
+    in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
+    if once_had and not any(still_had_records(timeline, other, lost) for other in in_sync):
+        led = f"when broker {new.leader}, which once had them, led"
+        return needs(f"evidence that another broker still had the records {led}")
     if back := _later_term_with_records(timeline, new, lost):
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
     if doubtful := missing_if_just_elected(timeline, change, lost):
@@ -146,6 +144,6 @@ def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term 
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
-        if was_above(timeline, leader, lost) and not truncations(timeline, leader, lost, lost.last_acked):
+        if was_above(timeline, leader, lost) and not truncations(timeline, leader, lost.last_acked, lost.last):
             return term
     return None

@@ -159,11 +159,10 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    rows: list[tuple[int | None, list[str], str]] = [(time, sorted(isr), "") for time, isr, _ in timeline.isr_reports]
-    rows += [(event.time, [], event.broker) for event in timeline.events if event.fact.kind == "fenced"]
-    dated = [row for row in rows if row[0] is not None]
+    rows = [(time, sorted(isr), "") for time, isr, _ in timeline.isr_between()]
+    rows += [(e.time, [], e.broker) for e in timeline.events if e.fact.kind == "fenced" and e.time is not None]
     changes: list[list[Any]] = []
-    for time, brokers, fenced_broker in sorted(dated, key=itemgetter(0)):
+    for time, brokers, fenced_broker in sorted(rows, key=itemgetter(0)):
         before = changes[-1][1] if changes else []
         remaining = [name for name in before if name != fenced_broker] or before
         now = remaining if fenced_broker else brokers

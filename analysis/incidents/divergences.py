@@ -26,24 +26,29 @@ Lines = set[tuple[str | None, int]]  # files, and lines of them
 def explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
     """Why replicas differ at the end, or in a run without clients at any time. None without a proof at the end of a
     run with clients: the replica may not have truncated yet, and a loss has an explanation of its own."""
-    first, last = finding.first_offset, finding.last_offset
-    if p.timeline is None or first is None or last is None:
+    differing = _differing(p, finding)
+    if p.timeline is None or differing is None:
         return None
     if finding.snapshot == (p.timeline.replica_logs.last or None):
-        explanation = causes.explain_divergence(p.timeline, Lost(p.topic, p.partition, first, last, finding.count))
+        explanation = causes.explain_divergence(p.timeline, differing)
         if explanation.cause != "unknown":
             return explanation
     if finding.severity != "violation" or len(p.sends) or len(p.unplaced):
         return None
-    return _explain_losing_side(p, p.timeline, finding, (first, last))
+    return _explain_losing_side(p, p.timeline, finding.snapshot or "", differing)
 
 
-def _explain_losing_side(
-    p: Partition, timeline: Timeline, finding: Finding, offsets: tuple[int, int]
-) -> Explanation | None:
+def _differing(p: Partition, finding: Finding) -> Lost | None:
+    """The range of a finding about replicas that differ, as causes take it."""
+    if finding.first_offset is None or finding.last_offset is None:
+        return None
+    return Lost(p.topic, p.partition, finding.first_offset, finding.last_offset, finding.count)
+
+
+def _explain_losing_side(p: Partition, timeline: Timeline, snapshot: str, differing: Lost) -> Explanation | None:
     """The cause for which committed records are not on the side of the later leader, as of a loss; None if that side
     is not known. The checkpointed high watermark shows that they were committed, which is equivalent to acks=all."""
-    losing = _losing_records(timeline, finding.snapshot or "", offsets)
+    losing = _losing_records(timeline, snapshot, differing)
     if not len(losing):
         return None
     broker, first, last = losing["broker"][0], int(losing["offset"][0]), int(losing["offset"][-1])
@@ -53,13 +58,14 @@ def _explain_losing_side(
     if explanation.cause == "unknown":
         return explanation
     marks = timeline.ends_of(broker, "high-watermark")
-    committed = [mark.fact for mark in marks if mark.snapshot == (finding.snapshot or "") and mark.end > first]
+    committed = [mark.fact for mark in marks if mark.snapshot == snapshot and mark.end > first]
     return replace(explanation, chain=ordered([*explanation.chain, *committed[:1]]))
 
 
-def _losing_records(timeline: Timeline, snapshot: str, offsets: tuple[int, int]) -> pl.DataFrame:
+def _losing_records(timeline: Timeline, snapshot: str, differing: Lost) -> pl.DataFrame:
     """One replica's records in a range of offsets where a later leader wrote other values; none without epochs."""
-    held = timeline.replica_logs.records.filter(pl.col("offset").is_between(*offsets), snapshot=snapshot)
+    is_there = pl.col("offset").is_between(differing.first, differing.last)
+    held = timeline.replica_logs.records.filter(is_there, snapshot=snapshot)
     latest = pl.col("leader_epoch").max()
     won = held.filter(latest.over("broker") == latest)
     losing = held.filter(latest.over("broker") < latest).join(won, on=["offset", "value"], how="anti", nulls_equal=True)
@@ -96,7 +102,11 @@ def explain_split_brain(p: Partition, finding: Finding, losses: Iterable[SplitBr
     for loss in losses:
         if not loss.values.isdisjoint(finding.values) or lines & loss.lines:
             return loss.explanation
-    explanation = _explain_differing(p, p.timeline, finding) or _explain_leaders(p.timeline, lines)
+    differing = _differing(p, finding) if finding.rule == "replica-divergence" else None
+    if differing is not None:
+        explanation: Explanation | None = causes.explain_divergence(p.timeline, differing)
+    else:
+        explanation = _explain_leaders(p.timeline, lines)
     return explanation if explanation is not None and explanation.cause == SPLIT_BRAIN else None
 
 
@@ -106,13 +116,6 @@ def _explain_leaders(timeline: Timeline, lines: Lines) -> Explanation | None:
         if lines & _lines_of(timeline.terms[epoch].facts):
             return causes.explain_leaders(timeline, epoch)
     return None
-
-
-def _explain_differing(p: Partition, timeline: Timeline, finding: Finding) -> Explanation | None:
-    if finding.rule != "replica-divergence" or finding.first_offset is None or finding.last_offset is None:
-        return None
-    differing = Lost(p.topic, p.partition, finding.first_offset, finding.last_offset, finding.count)
-    return causes.explain_divergence(timeline, differing)
 
 
 def _lines_of(facts: Iterable[Fact]) -> Lines:

@@ -57,16 +57,15 @@ def places_of(lost: Iterable[LostRange]) -> str:
 
 
 def _place(name: str, ranges: list[LostRange]) -> str:
-    known = sorted((one.first, one.last) for one in ranges if one.first is not None and one.last is not None)
+    known = sorted((one.first, one.last, one.count) for one in ranges if one.first is not None and one.last is not None)
     if not known:
         return name
-    first, last = known[0][0], max(end for _, end in known)
+    first, last = known[0][0], max(end for _, end, _ in known)
     if first == last:
         return f"{name} at offset {first}"
-    placed = [one for one in ranges if one.first is not None and one.last is not None]
-    if any(one.count != one.last - one.first + 1 for one in placed):  # type: ignore[operator]
-        return f"{name} at {sum(one.count for one in placed):,} of the offsets {first} to {last}"
-    gaps = sum(start > end + 1 for (_, end), (start, _) in pairwise(known))
+    if any(count != end - start + 1 for start, end, count in known):
+        return f"{name} at {sum(count for *_, count in known):,} of the offsets {first} to {last}"
+    gaps = sum(start > end + 1 for (_, end, _), (start, _, _) in pairwise(known))
     return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 
 

@@ -212,18 +212,16 @@ def _incident(group: _Group) -> Incident:
     ranked = sorted(group.findings.values(), key=_finding_order)
     lost = _lost(group)
     first = max(group.explanations, key=lambda one: one["lost"]["count"] if one["lost"] else 0, default=None)
-    rules: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}  # of records, for each finding of a rule
     for row in ranked:
-        counts = rules.setdefault(row["rule"], [0, 0])
-        counts[0] += 1
-        counts[1] += row["count"]
+        counts.setdefault(row["rule"], []).append(row["count"])
     return Incident(
         0,
         headline(lost, ranked, group.explanations),
         ranked[0]["severity"] if ranked else "note",
         group.cause,
         tuple(row["id"] for row in ranked),
-        tuple({"rule": rule, "findings": many, "records": records} for rule, (many, records) in rules.items()),
+        tuple({"rule": rule, "findings": len(of), "records": sum(of)} for rule, of in counts.items()),
         lost,
         tuple(merge_chains(_exemplary(group, ranked), lost)) if group.cause != UNKNOWN else (),
         _measures(group),
@@ -259,20 +257,19 @@ def _finding_order(row: Record) -> tuple[Any, ...]:
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
     """The lost ranges, most records first, without those that the brokers' logs and the clients' view share."""
-    ranges: list[LostRange] = []
-    explained: set[str] = set()
     named = [one for one in group.explanations if one["lost"] is not None]
-    for one in sorted(named, key=lambda one: (not _has_lost_write(one, group), -one["lost"]["count"])):
-        explained.update(one["findings"])
-        lost = LostRange(**one["lost"])
-        if _has_lost_write(one, group) or not any(_overlap(lost, other) for other in ranges):
-            ranges.append(lost)
-    # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
+    explained = {name for one in named for name in one["findings"]}
+    found = [(_has_lost_write(one, group), LostRange(**one["lost"])) for one in named]
+    found.sort(key=lambda one: (not one[0], -one[1].count))
     unexplained = [row for name, row in group.findings.items() if name not in explained and row["rule"] in LOSSES]
-    for row in sorted(unexplained, key=lambda row: LOSSES.index(row["rule"])):
+    for row in sorted(unexplained, key=_loss_order):
         last = row["first_offset"] if row["last_offset"] is None else row["last_offset"]
         lost = LostRange(row["topic"], row["partition"], row["first_offset"], last, row["count"], None)
-        if row["rule"] == LOSSES[0] or not any(_overlap(lost, other) for other in ranges):
+        found.append((row["rule"] == LOSSES[0], lost))
+    # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
+    ranges: list[LostRange] = []
+    for is_lost_write, lost in found:
+        if is_lost_write or not any(_overlap(lost, other) for other in ranges):
             ranges.append(lost)
     return tuple(sorted(ranges, key=lambda lost: (-lost.count, lost.topic, lost.partition, lost.first or 0)))
 

@@ -202,9 +202,8 @@ def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:
     if kind in ("topic", "fault"):
         return time, 0, ("", 0)
     places = [(one.source, one.byte) for one in (fact, *fact.also) if METADATA_LOG in (one.source or "")]
-    at = min(
-        ((source.rpartition("/")[2], byte) for source, byte in places if source and byte is not None), default=None
-    )
+    files = ((source.rpartition("/")[2], byte) for source, byte in places if source and byte is not None)
+    at = min(files, default=None)
     return (time, 2, ("", 0)) if at is None else (time, 1, at)
 
 
@@ -219,8 +218,7 @@ def _facts(timeline: Timeline) -> Iterator[Moment]:
     yield from (Moment("controller", fact) for fact in timeline.controllers)
     for term in timeline.terms.values():
         yield from _of_term(term)
-    yield from (Moment("isr", report.fact) for report in timeline.isr_reports)
-    yield from (Moment("isr", fact) for fact in timeline.overruled)
+    yield from (Moment("isr", fact) for fact in (*timeline.isr_reports, *timeline.overruled))
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
             yield Moment("log" if end.kind == "loaded" else "noop" if end.is_noop else "truncation", end.fact)

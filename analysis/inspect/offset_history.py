@@ -118,13 +118,11 @@ def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
         return "in remote storage alone" if is_remote else f"nothing: its log starts at {bound['start']}"
     if bound["end"] is not None and offset >= bound["end"]:
         return f"nothing: its log ends at {bound['end']}"
-    own = is_of_copy(snapshot, bound["broker"])
-    in_range = own & (pl.col("first_offset") <= offset) & (pl.col("last_offset") >= offset)
-    if p.replica_logs.identical.filter(in_range).height:
+    is_there = (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
+    here = is_of_copy(snapshot, bound["broker"]) & is_there
+    if p.replica_logs.identical.filter(here).height:
         return UNDECODED
-    damage = p.replica_logs.damage.filter(
-        own & (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
-    )
+    damage = p.replica_logs.damage.filter(here)
     return f"nothing: damaged: {damage['reason'][0]}" if damage.height else "nothing (a gap)"
 
 

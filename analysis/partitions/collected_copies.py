@@ -109,8 +109,10 @@ def _older_copies(logs: ReplicaLogs, timeline: Timeline, leader: str) -> Iterato
 
 def _proof_by_isr(timeline: Timeline, broker: str, end: int, mark: int) -> str:
     """A clause that the broker had the records up to the leader's high watermark; "" without proof."""
-    time, isr = timeline.isr_reports[-1][:2] if timeline.isr_reports else (None, frozenset())
-    if time is None or end >= mark or broker not in isr or _may_have_lost_records(timeline, broker, time):
+    last = timeline.isr_reports[-1] if timeline.isr_reports else None
+    if last is None or last.time is None or end >= mark or broker not in (last.isr or ()):
+        return ""
+    if _may_have_lost_records(timeline, broker, last.time):
         return ""
     return f"the broker was in the last ISR, and the leader's checkpointed high watermark is {mark}"
 

@@ -29,7 +29,6 @@ from .timeline import (
     BrokerEvent,
     Builder,
     Election,
-    IsrReport,
     LogEnd,
     Move,
     Timeline,
@@ -70,11 +69,8 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     _leader_changes(builder)
     builder.led_by_two = {epoch for epoch, _ in epochs_with_two_leaders(log_events)}
     builder.merged = merge_sources(builder.facts())
-    for leader, report in builder.reported_by_leaders:
-        if builder.is_overruled(leader, report.time):
-            builder.overruled.append(report.fact)
-        else:
-            builder.isr_reports.append(report)
+    for report in builder.reported_by_leaders:
+        (builder.overruled if builder.is_overruled(report) else builder.isr_reports).append(report)
     builder.isr_reports.sort(key=_undated_last)
     builder.terms = dict(sorted(builder.terms.items()))
     builder.ends.sort(key=_undated_last)
@@ -89,7 +85,7 @@ def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bo
     return time is None, (time or 0) - (clock.offset if clock else 0), line is None, line or 0
 
 
-def _undated_last(one: LogEnd | BrokerEvent | Move | IsrReport) -> tuple[bool, int]:
+def _undated_last(one: LogEnd | BrokerEvent | Move | Fact) -> tuple[bool, int]:
     return one.time is None, one.time or 0
 
 
@@ -154,7 +150,7 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         message += f", ELR {_text(row['elr'])}" if row["elr"] or (previous is not None and previous["elr"]) else ""
         isr = broker_names(row["isr"])
         fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
-        builder.add_isr(isr, fact)
+        builder.isr_reports.append(fact)
     elif previous is None or row["leader_epoch"] != previous["leader_epoch"]:
         _election(builder, row, previous, time)
     elif row["isr"] != previous["isr"]:
@@ -173,9 +169,9 @@ def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any],
     message = f"the ISR of {name} {verb} to {_text(row['isr'])}"
     fact = Fact(message, "isr", time, row["file"], None, row["byte"], partition=name, isr=isr)
     # A batch of records takes brokers out one by one: only its last state is a fact.
-    if (last := builder.isr_reports[-1].fact).kind == "isr" and last.byte == fact.byte:
+    if (last := builder.isr_reports[-1]).kind == "isr" and last.byte == fact.byte:
         builder.isr_reports.pop()
-    builder.add_isr(isr, fact)
+    builder.isr_reports.append(fact)
 
 
 def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
@@ -199,7 +195,7 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     term.facts.append(fact)
     if term.electable:
         term.elections.append(Election(term.electable, fact))
-    builder.add_isr(isr, fact)
+    builder.isr_reports.append(fact)
     # Kafka clears the ELR when min.insync.replicas changes: then no replica is electable, but those before it have all.
     if previous is not None and not term.electable and row["recovering"] and leader not in builder.last_electable:
         term.chosen_outside_isr = fact
@@ -246,18 +242,13 @@ def _from_files(builder: Builder) -> None:
         message = f"{in_snapshot(snapshot)} broker {broker}'s log of {name} ended at {end}"
         fact = Fact(message, "snapshot", time, file, partition=name, broker=broker, offset=end, snapshot=snapshot)
         builder.ends.append(LogEnd(fact, broker, end, "snapshot", snapshot))
-        if row["high_watermark"] is not None:
-            _high_watermark(builder, high_watermarks[snapshot, broker])
+        if (mark := row["high_watermark"]) is not None:
+            message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {name} was {mark}"
+            about = {"offset": mark, "snapshot": snapshot}
+            fact = fact_of(logs, message, "high-watermark", high_watermarks[snapshot, broker], **about)
+            builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
     if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
         builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
-
-
-def _high_watermark(builder: Builder, point: dict[str, Any]) -> None:
-    """Adds the checkpointed high watermark of one replica in one snapshot."""
-    logs, broker, snapshot, mark = builder.replica_logs, point["broker"], point["snapshot"], point["offset"]
-    message = f"{in_snapshot(snapshot)} broker {broker}'s checkpointed high watermark of {logs.name} was {mark}"
-    fact = fact_of(logs, message, "high-watermark", point, offset=mark, snapshot=snapshot)
-    builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
 
 
 def _from_faults(builder: Builder) -> None:
@@ -336,10 +327,10 @@ def _leader_changes(builder: Builder) -> None:
     for term in terms:
         recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
         if term.electable is None and recorded is not None:
-            term.electable, term.electable_fact = recorded.isr, recorded.fact
-    for leader, fact in builder.elected_outside_isr:
+            term.electable, term.electable_fact = recorded.isr, recorded
+    for fact in builder.elected_outside_isr:
         time = fact.time
-        led = [term for term in terms if term.leader == leader]
+        led = [term for term in terms if term.leader == fact.broker]
         begun = [term for term in led if term.time is None or time is None or term.time >= time - SECOND]
         for term in begun[:1]:
             term.facts.append(fact)

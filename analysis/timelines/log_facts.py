@@ -5,19 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .controllers import add_active_controller
 from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact, listed
 from .timeline import (
     BrokerEvent,
     Builder,
-    Decision,
     Deletion,
     Election,
-    IsrReport,
-    LeaderReport,
     LogEnd,
     Move,
-    OutsideElection,
     Term,
     broker_names,
     is_last_known_leader,
@@ -57,7 +52,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     term.facts.append(fact)
     if isr is not None:
         term.begin(None, isr)
-        builder.add_isr(isr, fact)
+        builder.isr_reports.append(fact)
     _epochs_of(term, fields)
     _state(builder, fields, fact)
     if fields.get("adding") or fields.get("removing"):
@@ -77,8 +72,7 @@ def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
     """Records the ISR of a partition epoch, unless an earlier line did."""
     if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
-        report = IsrReport(fact.time, broker_names(fields["isr"]), fact)
-        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], report)
+        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], fact)
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -117,13 +111,13 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     _epochs_of(term, fields)
     term.name_leader(leader)
     # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
-    files = builder.decisions.setdefault(Decision(term.epoch, leader, isr), set())
+    files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
         fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
     elif row["file"] not in files:
         term.facts.append(fact)
     if not files:
-        builder.add_isr(isr, fact)
+        builder.isr_reports.append(fact)
     files.add(row["file"])
     term.begin(fact.time, isr)
 
@@ -142,7 +136,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
     _state(builder, fields, fact)
-    builder.add_isr(isr, fact)
+    builder.isr_reports.append(fact)
     term = builder.term(fields["leader_epoch"])
     _epochs_of(term, fields)
     term.name_leader(leader)
@@ -158,9 +152,9 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     message = f"{_name(row)} {change}, ISR {listed(isr)}"
     fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
     _state(builder, fields, fact)
-    files = builder.decisions.setdefault(Decision(epoch, None, isr), set())
+    files = builder.decisions.setdefault((epoch, None, isr), set())
     if not files:
-        builder.add_isr(isr, fact)
+        builder.isr_reports.append(fact)
         if epoch - 1 in builder.terms:
             builder.terms[epoch - 1].ended = fact.time
     files.add(row["file"])
@@ -178,10 +172,8 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     last_known = bool(fields.get("unclean")) and is_last_known_leader(clean_only, leader, sync, elr, known)
     # An unclean election leaves the leader alone in the ISR. A leader with others joined it by the same change, as a
     # reassignment that ends makes it.
-    others = broker_names(fields.get("isr")) - {leader}
-    joined = (
-        frozenset([leader]) if sync and others & sync and leader in broker_names(fields.get("isr")) else frozenset()
-    )
+    isr = broker_names(fields.get("isr"))
+    joined = frozenset([leader]) if leader in isr and (isr - {leader}) & sync else frozenset()
     before = known if last_known else sync | elr | joined or known
     if before:
         term.electable = before
@@ -203,7 +195,7 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
     message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
     fact = _fact(builder, row, message, "elected-unclean", broker=leader)
     # The line has no epoch. _leader_changes assigns it to the next term of this leader.
-    builder.elected_outside_isr.append(OutsideElection(leader, fact))
+    builder.elected_outside_isr.append(fact)
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -214,7 +206,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
         message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     isr = broker_names(fields["isr"])
     fact = _fact(builder, row, message, "isr", isr=isr, broker=row["broker"], brokers=old)
-    builder.reported_by_leaders.append(LeaderReport(row["broker"], IsrReport(fact.time, isr, fact)))
+    builder.reported_by_leaders.append(fact)
     _state(builder, fields, fact)
 
 
@@ -256,10 +248,8 @@ def _is_of_copy(builder: Builder, row: dict[str, Any], end: int) -> bool:
 def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A follower reports that its leader lacks the offset from which it fetched."""
     leader, offset = str(fields["leader"]), fields["offset"]
-    message = (
-        f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader, broker"
-    )
-    message += f" {leader}, did not have, and continued from offset {offset}"
+    message = f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader,"
+    message += f" broker {leader}, did not have, and continued from offset {offset}"
     about = {"broker": row["broker"], "brokers": broker_names([leader]), "offset": offset}
     fact = _fact(builder, row, message, OUT_OF_RANGE, **about)
     builder.refused_fetches.append(fact)
@@ -316,10 +306,8 @@ def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, An
     broker, leader, offset = row["broker"], str(fields["leader"]), fields["offset"]
     if any(fact.broker == broker and fact.offset == offset for fact in builder.disk_errors):
         return
-    message = (
-        f"broker {broker} could not replicate {_name(row)} from offset {offset} on, as the copy of its leader, broker"
-        f" {leader}, is damaged"
-    )
+    message = f"broker {broker} could not replicate {_name(row)} from offset {offset} on, as the copy of its leader,"
+    message += f" broker {leader}, is damaged"
     about = {"broker": broker, "brokers": broker_names([leader]), "offset": offset}
     builder.disk_errors.append(_fact(builder, row, message, "fetched-corrupt", **about))
 
@@ -352,6 +340,13 @@ def _seen(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
         builder.events.append(BrokerEvent(fact, broker, kind))
 
 
+def _active_controller(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A node reports that it became the active controller: without one no partition gets a new leader."""
+    node, epoch = row["subject"] or row["broker"], fields.get("controller_epoch")
+    message = f"node {node} became the active controller" + ("" if epoch is None else f" in controller epoch {epoch}")
+    builder.controllers.append(_fact(builder, row, message, "controller", broker=node))
+
+
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     text = str(fields["version"])
     if builder.version is None:
@@ -380,7 +375,7 @@ HANDLERS = {
     "retention": _log_start,
     "cleaned": _cleaned,
     "topic-config": add_logged_settings,
-    "controller": add_active_controller,
+    "controller": _active_controller,
     "disk-failed": _disk_failed,
     "fetched-corrupt": _fetched_corrupt,
     "boot": _boot,

@@ -165,16 +165,8 @@ OF_ADMINISTRATORS = {
 INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
 
 
-class IsrReport(NamedTuple):
-    """The ISR as a fact records it."""
-
-    time: int | None  # ns
-    isr: frozenset[str]
-    fact: Fact
-
-
 class DatedIsr(NamedTuple):
-    """An IsrReport with a time."""
+    """The ISR as a dated fact records it."""
 
     time: int  # ns
     isr: frozenset[str]
@@ -215,7 +207,7 @@ class Timeline:
     terms: dict[int, Term] = field(default_factory=dict)
     ends: list[LogEnd] = field(default_factory=list)
     events: list[BrokerEvent] = field(default_factory=list)
-    isr_reports: list[IsrReport] = field(default_factory=list)
+    isr_reports: list[Fact] = field(default_factory=list)  # facts with `isr`
     overruled: list[Fact] = field(default_factory=list)  # reports of the ISR by leaders that had been replaced
     version: str | None = None
     version_fact: Fact | None = None
@@ -244,9 +236,9 @@ class Timeline:
     def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[DatedIsr]:
         """The dated reports of the ISR after one time and up to another (ns)."""
         return [
-            DatedIsr(time, isr, fact)
-            for time, isr, fact in self.isr_reports
-            if time is not None and since < time <= until
+            DatedIsr(fact.time, fact.isr or frozenset(), fact)
+            for fact in self.isr_reports
+            if fact.time is not None and since < fact.time <= until
         ]
 
     def faults_and_heals(self, broker: str | None) -> list[tuple[Fault, Fact]]:
@@ -305,7 +297,7 @@ class Timeline:
     @property
     def members(self) -> set[str]:
         """The brokers that have a replica, or were in the ISR."""
-        return {*self.replica_logs.replicas, *(broker for report in self.isr_reports for broker in report.isr)}
+        return {*self.replica_logs.replicas, *(broker for fact in self.isr_reports for broker in fact.isr or ())}
 
     def release(self) -> tuple[int, ...] | None:
         """The Kafka version as numbers, or None."""
@@ -315,26 +307,8 @@ class Timeline:
         return tuple(int(p) for p in parts) or None
 
 
-class LeaderReport(NamedTuple):
-    """The ISR as a leader reports it."""
-
-    leader: str
-    report: IsrReport
-
-
-class Decision(NamedTuple):
-    """A controller's decision, which elections and requests repeat."""
-
-    epoch: int  # leader epoch
-    leader: str | None  # None: no leader
-    isr: frozenset[str]
-
-
-class OutsideElection(NamedTuple):
-    """An election from outside the ISR, as ZooKeeper's controller logs it: without an epoch."""
-
-    leader: str
-    fact: Fact
+# A controller's decision, which elections and requests repeat: leader epoch, leader (None: no leader) and ISR.
+Decision = tuple[int, str | None, frozenset[str]]
 
 
 @dataclass
@@ -343,50 +317,47 @@ class Builder(Timeline):
 
     started: int | None = None  # ms since the epoch
     last_electable: frozenset[str] = frozenset()  # the last replicas in the ISR or the ELR, by the metadata log
-    reported_by_leaders: list[LeaderReport] = field(default_factory=list)
-    isr_by_partition_epoch: dict[int, IsrReport] = field(default_factory=dict)  # from logs
+    reported_by_leaders: list[Fact] = field(default_factory=list)  # the ISR as a leader reports it
+    isr_by_partition_epoch: dict[int, Fact] = field(default_factory=dict)  # from logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
     logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: name -> its values in order
     logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last one's index
-    elected_outside_isr: list[OutsideElection] = field(default_factory=list)
+    elected_outside_isr: list[Fact] = field(default_factory=list)  # by ZooKeeper's controller, which logs no epoch
     truncated_copies: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # broker -> file, line and offset
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""
         return self.terms.setdefault(epoch, Term(epoch))
 
-    def add_isr(self, isr: frozenset[str], fact: Fact) -> None:
-        """Adds the ISR that a fact records."""
-        self.isr_reports.append(IsrReport(fact.time, isr, fact))
-
     def facts(self) -> list[Fact]:
         """All facts so far."""
         of_terms = [fact for term in self.terms.values() for fact in (*term.facts, *term.start_facts)]
-        happened = [*(event.fact for event in self.events), *(end.fact for end in self.ends)]
-        reports = [*self.isr_reports, *(one.report for one in self.reported_by_leaders)]
-        of_logs = [*(move.fact for move in self.moves), *self.refused_fetches, *self.log_starts]
         return [
             *of_terms,
-            *happened,
-            *(report.fact for report in reports),
+            *(event.fact for event in self.events),
+            *(end.fact for end in self.ends),
+            *self.isr_reports,
+            *self.reported_by_leaders,
             *self.topic_changes,
             *(setting.fact for setting in self.settings),
-            *of_logs,
+            *(move.fact for move in self.moves),
+            *self.refused_fetches,
+            *self.log_starts,
             *self.cleanings,
             *self.disk_errors,
             *self.controllers,
         ]
 
-    def is_overruled(self, broker: str, time: int | None) -> bool:
-        """Whether another broker led at the time (ns) of this one's report as leader, and also a second later.
+    def is_overruled(self, report: Fact) -> bool:
+        """Whether another broker led when this one reported the ISR as leader, and also a second later.
 
         False without a time.
         """
-        if time is None:
+        if report.time is None:
             return False
         led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
-        last = [[leader for since, leader in led if since <= at][-1:] for at in (time, time + SECOND)]
-        return all(leaders not in ([], [broker]) for leaders in last)
+        last = [[leader for since, leader in led if since <= at][-1:] for at in (report.time, report.time + SECOND)]
+        return all(leaders not in ([], [report.broker]) for leaders in last)
 
     def at(self, ms: int | None, broker: str | None = None) -> int | None:
         """A wall-clock time (ms) in ns since the start of the run.

@@ -51,11 +51,5 @@ def _add(builder: Builder, name: str, value: str, time: int | None, **origin: An
     """Adds a value of a setting of the topic, from a time (ns) on; `origin`: where it stands, as fields of a Fact."""
     message = f"{name} of topic {builder.replica_logs.topic} was {f'set to {value}' if value else 'removed'}"
     builder.settings.append(Setting(name, value, Fact(message, "setting", time, **origin)))
-    builder.deletions += _permitted(name, value)
-
-
-def _permitted(setting: str, value: str) -> list[Deletion]:
-    """The deletions that a topic's setting permits, as it is or was during the run."""
-    if not re.fullmatch(r"[0-9]{1,18}", value):  # -1 permits none
-        return []
-    return [Deletion(kind, int(value)) for name, kind in RETENTION if name == setting]
+    if re.fullmatch(r"[0-9]{1,18}", value):  # -1 permits no deletion
+        builder.deletions += [Deletion(kind, int(value)) for setting, kind in RETENTION if setting == name]

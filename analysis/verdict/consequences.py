@@ -138,9 +138,7 @@ def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition
     """
     lost = {value for finding in findings if finding.rule == "lost-write" for value in finding.values}
     seen = [one for one in findings if RULES[one.rule].follows == "value" and not lost.issuperset(one.values[:1])]
-    replaced = [
-        (finding, losses.overlapping(finding)) for finding in findings if finding.rule == "inconsistent-offsets"
-    ]
+    replaced = [(one, losses.overlapping(one)) for one in findings if one.rule == "inconsistent-offsets"]
     if p is None or not seen or not replaced:
         return {}
     copies = p.entries.filter(~pl.col("sent_ok"), pl.col("value").is_in({finding.values[0] for finding in seen}))

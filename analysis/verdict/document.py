@@ -223,12 +223,8 @@ def _one_clock(results: Results) -> dict[str, Any]:
         sentence = f"{plural(backwards, 'operation')} completed before being invoked"
         return assumption(name, False, sentence, rules_assuming("clock"))
     if span is not None and span[0] == span[1] and results.counts.get("operations", 0) > 1:
-        return assumption(
-            name,
-            False,
-            "all completed operations have the same time, so their order is not known",
-            rules_assuming("order"),
-        )
+        sentence = "all completed operations have the same time, so their order is not known"
+        return assumption(name, False, sentence, rules_assuming("order"))
     return assumption(name, True, "no operation completed before it was invoked", rules_assuming("clock"))
 
 

@@ -62,15 +62,15 @@ def _inputs(run: Run) -> list[Record]:
     history = sorted({Path(split.path) for split in run.splits})
     config = config_file(run.path)
     paths = dict.fromkeys([*history, *([config] if config else []), *sorted(part.path for part in run.evidence)])
-    hashed: list[tuple[Path, int]] = []
+    hashed: list[Path] = []
     remaining = MAX_HASHED
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     for path, size in sizes.items():
         if size <= remaining:
-            hashed.append((path, size))
+            hashed.append(path)
             remaining -= size
     with ThreadPoolExecutor(2) as pool:
-        digests = dict(zip((path for path, _ in hashed), pool.map(_sha256, (path for path, _ in hashed)), strict=True))
+        digests = dict(zip(hashed, pool.map(_sha256, hashed), strict=True))
     names = {path: str(path.relative_to(root)) if path.is_relative_to(root) else str(path) for path in sizes}
     return [{"file": names[path], "bytes": size, "sha256": digests.get(path)} for path, size in sizes.items()]
 

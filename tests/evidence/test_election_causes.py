@@ -216,7 +216,7 @@ def test_the_isr_of_a_replaced_leader_is_overruled():
     )
     meta = metadata((3, {"leader": 2, "isr": [2]}))
     held = timeline(AFTER, None, meta, [server_log("1", (5, shrinks))])
-    assert [isr for time, isr, _ in held.isr_reports if time == 5 * SECOND] == []
+    assert [fact.isr for fact in held.isr_reports if fact.time == 5 * SECOND] == []
     assert [fact.time for fact in held.overruled] == [5 * SECOND]
     early = timeline(AFTER, None, metadata((7, {"leader": 2, "isr": [2]})), [server_log("1", (5, shrinks))])
     assert not early.overruled

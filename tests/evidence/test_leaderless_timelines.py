@@ -22,7 +22,7 @@ def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
         (11, {"leader": 2, "isr": [2]}),
     )
     known = timeline(logs("1: 0a\n2: 0a"), meta=meta)
-    assert [fact.sentence for _, _, fact in known.isr_reports if fact.kind == "leaderless"] == [
+    assert [fact.sentence for fact in known.isr_reports if fact.kind == "leaderless"] == [
         "orders-0 lost its leader in epoch 1, ISR [], ELR [1, 2]",
         "orders-0 still had no leader in epoch 1, ISR [], ELR [2]",
         "orders-0 still had no leader in epoch 1, ISR [], ELR []",
@@ -32,7 +32,7 @@ def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
 def test_a_second_loss_of_the_leader_is_a_loss_again():
     changes = [(7, {"leader": -1}), (8, {"leader": 1}), (9, {"leader": -1, "isr": [1]}), (10, {"isr": [2]})]
     known = timeline(logs("1: 0a\n2: 0a"), meta=metadata(*changes))
-    assert [fact.sentence for _, _, fact in known.isr_reports if fact.kind == "leaderless"] == [
+    assert [fact.sentence for fact in known.isr_reports if fact.kind == "leaderless"] == [
         "orders-0 lost its leader in epoch 1, ISR [1, 2]",
         "orders-0 lost its leader in epoch 3, ISR [1]",
         "orders-0 still had no leader in epoch 3, ISR [2]",

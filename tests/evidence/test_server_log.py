@@ -299,11 +299,8 @@ def test_a_handover_within_the_isr_is_never_unclean(timeline_of, version, epoch,
 def test_a_controller_that_takes_dead_brokers_out_leaves_the_leader(timeline_of):
     timeline = timeline_of("2.8.2")
     assert [timeline.terms[epoch].leader for epoch in (1, 2)] == ["3", "3"]
-    sentence = next(
-        fact.sentence for _, _, fact in timeline.isr_reports if "the controller took broker 2" in fact.sentence
-    )
+    sentence = next(fact.sentence for fact in timeline.isr_reports if "the controller took broker 2" in fact.sentence)
     assert sentence.endswith("out of the ISR of orders-0, which became [3]; broker 3 led in epoch 2")
     assert any(
-        fact.sentence == "orders-0 lost its leader, as broker 3 was gone, ISR [3]"
-        for _, _, fact in timeline.isr_reports
+        fact.sentence == "orders-0 lost its leader, as broker 3 was gone, ISR [3]" for fact in timeline.isr_reports
     )
