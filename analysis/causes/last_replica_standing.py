@@ -37,6 +37,7 @@ from .replica_history import (
     isr_at,
     isr_at_acknowledgement,
     may_another_have_led,
+    may_have_lost_tail,
     ran_until,
     reasons_absent,
     short_log_facts,
@@ -114,6 +115,9 @@ def _proof(
         change.start_of_successor,
     )
     was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
+    # A process that is killed leaves no torn batch: the page cache has what it wrote.
+    is_corrupt = any(fact.kind == "corruption" for fact in short)
+    was_damaged |= is_corrupt and not may_have_lost_tail(timeline, broker, lost.last_acked, elected)
     of_disk = [CHECKSUMS] if was_damaged else flush_measures(timeline)
     second = _measures_for_a_second_replica(timeline, lost, broker, elected, bool(shrunk))
     return Attempt(True, facts, [*second, *of_disk])

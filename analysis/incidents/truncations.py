@@ -60,17 +60,21 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
 def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
     """The time (ns) at which the term began that had written the truncated records; None if it is not known.
 
-    It began below the cut, or there, if the broker led it before it loaded its log. Where no source has the offset, it
-    is the last term that the broker led before it loaded its log, if it followed no leader since: it had the records
-    when that term began, or appended them as the leader. Only before an unclean election: a clean one also removes
-    tails that were never committed.
+    It began below the cut, or there, if the broker led or followed in it before it loaded its log. Where no source has
+    the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it had
+    the records when that term began, or appended them as the leader. Only before an unclean election: a clean one also
+    removes tails that were never committed.
     """
     until = cut.time or 0
     ends = timeline.dated_ends(cut.broker, "loaded", "followed", "truncated")
     loaded = max((time for time, end in ends if end.kind == "loaded" and time <= until), default=0)
     terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
-    own = [term for time, term in terms if term.leader == cut.broker and time < loaded and term.start == first]
-    wrote = [t for t in timeline.terms.values() if (t.start is not None and t.start < first) or t in own]
+    own = {term.epoch for time, term in terms if term.leader == cut.broker and time < loaded}
+    own |= {
+        end.fact.epoch for time, end in ends if end.kind == "followed" and time < loaded and end.fact.epoch is not None
+    }
+    begun = [term for term in timeline.terms.values() if term.start is not None]
+    wrote = [term for term in begun if (term.start or 0) < first or (term.start == first and term.epoch in own)]
     if wrote:
         return wrote[-1].time if (wrote[-1].time or 0) <= until else None
     led = [time for time, term in terms if term.leader == cut.broker and not term.has_conflict and time < loaded]

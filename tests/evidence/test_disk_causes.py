@@ -303,6 +303,19 @@ def test_a_log_that_recovery_cut_at_damage_is_not_helped_by_flushing():
     assert [any("flush" in text for text in one.prevented_by) for one in (found, without)] == [False, True]
 
 
+@pytest.mark.parametrize(("end", "is_damage"), [("kill", True), ("power-loss", False)])
+def test_a_torn_batch_is_no_damage_if_the_power_failed(end, is_damage):
+    """A process that is killed leaves its writes in the page cache."""
+    cut = (11, "WARN [LogLoader partition=orders-0, dir=/d] Corruption found in segment 0, truncating to offset 1 (x)")
+    meta = metadata((3, {"isr": [1]}), (7, {"leader": -1}), (12, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    events, faults = [server_log("1", cut, (11, LOADED % 1))], (fault(end, "1", 6), fault("restart", "1", 10))
+    found = explain_loss(timeline(short, {"replicas": ("1", "2")}, meta, events, leader="1", faults=faults), lost())
+    assert found.cause == "last-replica-standing"
+    assert ("file systems or disks that verify checksums" in found.prevented_by) == is_damage
+    assert any("flush" in text for text in found.prevented_by) != is_damage
+
+
 def test_a_restored_backup_took_what_the_brokers_had_acknowledged(unpacked, tmp_path):
     _, verdict = check(unpacked("backup-x"), tmp_path / "out")
     lost_ranges = {

@@ -190,15 +190,24 @@ def test_the_longest_truncation_comes_first() -> None:
     ]
 
 
-def test_the_broker_that_led_from_the_cut_on_wrote_what_it_truncated() -> None:
-    """Broker 1 led alone from offset 1 to 39, as both others had left the ISR; broker 2 was elected uncleanly at 1."""
-    meta = metadata(
-        (3, {"isr": [1]}),
-        (4, {"leader": 1, "leaderEpoch": 1}),
-        (7, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}),
+LEADS, FOLLOWS = (
+    f"INFO [Broker id=1] {role} orders-0 starts at leader epoch 1 from offset 1 with partition epoch 7{rest} (x)"
+    for role, rest in (
+        (
+            "Leader",
+            ", high watermark 1, ISR [1], adding replicas [] and removing replicas [] . Previous leader 1 and previous leader epoch was 0.",
+        ),
+        ("Follower", " and high watermark 1. Current leader is 3."),
     )
+)
+
+
+@pytest.mark.parametrize(("leader", "line"), [(1, LEADS), (3, FOLLOWS)])
+def test_a_term_in_which_a_broker_led_or_followed_wrote_what_it_truncated_at_its_start(leader, line) -> None:
+    """Epoch 1 wrote offsets 1 to 39; broker 2 had left the ISR, and was elected uncleanly at offset 1."""
+    meta = metadata((4, {"leader": leader, "isr": [1, 3]}), (7, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("1", 1, 1), ("2", 2, 1))}
-    found = timeline(tables, meta=meta, events=[server_log("1", (8, LOADED % 40), (9, CUT % 1))])
+    found = timeline(tables, meta=meta, events=[server_log("1", (4, line), (8, LOADED % 40), (9, CUT % 1))])
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
     assert [record["cause"] for record in explain_truncations(p)] == ["unclean-election"]
