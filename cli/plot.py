@@ -20,11 +20,14 @@ from .progress import Progress, note
 SUBJECTS = {
     "around": "findings",
     "cycles": "cycles of transactions",
+    "glance": "recorded sends",
+    "lag": "consumers",
     "offsets": "offsets",
     "owners": "groups with several members",
     "replicas": "partition with lost records or differing replicas",
     "swimlane": "changes of leader or ISR",
     "transactions": "transactions that were open for long",
+    "unread": "acknowledged sends",
 }
 
 
@@ -117,7 +120,7 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     default = PLOTS[name].subjects(figures)
     if default:
         return default[0]
-    if any(parameter.default is inspect.Parameter.empty for parameter in list(parameters.values())[1:]):
+    if name in SUBJECTS:
         hint = "; --partition draws one all the same" if "partition" in parameters and known["partition"] else ""
         raise UsageError(f"the run has no {SUBJECTS[name]}, so the plot {name} has nothing to draw{hint}")
     return {}

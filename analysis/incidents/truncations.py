@@ -54,7 +54,9 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded"
-        yield {"findings": [], "event": event, "says": text, "lost": None, **explain_loss(timeline, lost).record()}
+        truncated = {"topic": topic, "partition": partition, "first": first, "last": end - 1}
+        about = {"findings": [], "event": event, "says": text, "lost": None, "truncated": truncated}
+        yield {**about, **explain_loss(timeline, lost).record()}
 
 
 def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:

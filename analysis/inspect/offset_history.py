@@ -163,8 +163,8 @@ def found_record(finding: Finding) -> Record:
 
 
 def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
-    """Whether a cause explains a loss at the offset, or one of the findings (ids) that cover it."""
-    lost = cause.get("lost")
+    """Whether a cause explains a loss or a truncation at the offset, or one of the findings (ids) that cover it."""
+    lost = cause.get("lost") or cause.get("truncated")
     if lost and f"{lost['topic']}-{lost['partition']}" == partition and lost["first"] <= offset <= lost["last"]:
         return True
     return not found.isdisjoint(cause["findings"])

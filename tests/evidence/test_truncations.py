@@ -68,6 +68,11 @@ def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp
     assert 'id="rule-lost-write"' not in page  # in the list of rules that are not judged
     # Brokers 2 and 3 were killed, and the ISR shrank: why the elected broker lacked the records.
     assert ": broker 1 reported the ISR of orders-0 as \\[1\\]" in report
+    assert (
+        "Cause: unclean-election, broker 1 truncated offsets"
+        in invoke("explain", tmp_path / "run", "orders-0@300").output
+    )
+    assert "so the plot glance has nothing to draw" in str(invoke("plot", tmp_path / "run", "glance").exception)
     for place in (tmp_path / "run", tmp_path / "out"):
         assert dated.replace("Z:", "Z") in " ".join(invoke("explain", place).output.split())
 
