@@ -110,12 +110,13 @@ _CHARACTER = 0.0085  # of the width of the axis
 
 
 class Band(NamedTuple):
-    """A fault on the axis: its row in the strip, its begin and end."""
+    """A fault on the axis: its row in the strip, its begin and end, and whether its name stands before it."""
 
     row: int
     left: float
     right: float
     name: str
+    is_late: bool
 
 
 def seconds(time: int) -> float:
@@ -134,11 +135,14 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
             continue
         left, right = place(max(fault["from"], low)), place(min(until, high))
         name = style.fault_name(fault) + (" (never ended)" if fault["to"] is None else "")
-        row = next((number for number, since in enumerate(free) if since <= left), len(free))
+        needed = width * _CHARACTER * (len(name) + 2)
+        is_late = left + needed > place(high) and left - needed >= place(low)
+        begins = left - needed if is_late else left
+        row = next((number for number, since in enumerate(free) if since <= begins), len(free))
         if row == len(free):
             free.append(0)
-        free[row] = max(right, left + width * _CHARACTER * (len(name) + 2))
-        bands.append(Band(row, left, right, name))
+        free[row] = max(right, begins + needed)
+        bands.append(Band(row, left, right, name, is_late))
     return bands
 
 
@@ -162,7 +166,7 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
     strip.xaxis.set_visible(False)
     strip.tick_params(length=0, labelcolor=style.FAINT)
     strip.set_yticks([0] if bands else [], ["faults"] if bands else [])
-    for row, left, right, name in bands:
+    for row, left, right, name, is_late in bands:
         moment = right <= left
         for panel in panels:
             if moment:
@@ -174,7 +178,7 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
         if not moment:
             style.bar(strip, -row, left, right, 0.78, facecolor=style.QUIET, alpha=0.55)
         strip.plot([left, left], [-row - 0.39, -row + 0.39], color=style.FAINT, linewidth=1.5)
-        style.note(strip, name, (left, -row), (4, 0))
+        style.note(strip, name, (left, -row), (-4 if is_late else 4, 0), ha="right" if is_late else "left")
     hidden = sum(band.row >= MAX_LANES for band in bands)
     if hidden:
         text = f"{plural(hidden, 'more fault')} shaded without a name"

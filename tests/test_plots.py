@@ -270,6 +270,13 @@ def test_the_loss_of_packets_is_not_called_loss() -> None:
     assert style.fault_name({"kind": "delete-records", "nodes": [], "place": "x-0@7"}) == "delete-records of x-0@7"
 
 
+def test_the_name_of_a_late_fault_stands_before_it() -> None:
+    kill = {"kind": "kill", "nodes": ["1"], "to": None}
+    faults = [{**kill, "from": time} for time in (5, 50, 95)]
+    bands = bands_of({"faults": faults}, 0, 100, float)
+    assert [(band.row, band.is_late) for band in bands] == [(0, False), (1, False), (2, True)]
+
+
 def test_red_is_red() -> None:
     """Captions call it so: far from orange, and darker, for those who see no hue."""
     red, green, blue = (int(style.RED[at : at + 2], 16) for at in (1, 3, 5))
