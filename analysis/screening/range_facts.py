@@ -18,7 +18,7 @@ import polars as pl
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
 from ...models.arrays import Ints, Mask
-from ..extremes import greatest, least
+from ..extremes import greatest, least, least_from
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
@@ -297,7 +297,7 @@ def _known_and_later(
 def _grows_with_time(known: _Dated, later: _Dated) -> bool:
     """Whether no operation was invoked after a record at or beyond its offset was known."""
     order = np.argsort(known.offsets, kind="stable")
-    since = np.append(np.minimum.accumulate(known.times[order][::-1])[::-1], MAX_INT64)
+    since = least_from(known.times[order])
     behind = np.searchsorted(known.offsets[order], later.offsets, "left")
     return not (since[behind] < later.times).any()
 

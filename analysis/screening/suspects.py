@@ -16,6 +16,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Ints, Mask
+from ..extremes import least_from
 from ..partitions.common import Common
 from ..partitions.foreign_clock import HOUR_NS
 from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
@@ -216,7 +217,7 @@ def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_
     returned = ends["completed"].fill_null(MAX_INT64).to_numpy()
     np.minimum.at(known, of_end[is_above] - 1, returned[is_above])
     # By cell: since when a record or an end at or above it was known. The last is that of all higher ranges.
-    since = np.minimum(np.append(np.minimum.accumulate(known[::-1])[::-1], MAX_INT64), known_above)
+    since = np.minimum(least_from(known), known_above)
     unmatched = cells.reads.select("value", cell=pl.Series(cells.cell_of_read)).filter(pl.Series(~cells.is_match))
     possible = senders.filter(pl.col("outcome") != "fail").select("value", "invoked")
     found = unmatched.join(possible, on="value").drop_nulls()
