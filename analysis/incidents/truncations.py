@@ -55,7 +55,7 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded"
         truncated = {"topic": topic, "partition": partition, "first": first, "last": end - 1}
-        about = {"findings": [], "event": event, "says": text, "lost": None, "truncated": truncated}
+        about: Record = {"findings": [], "event": event, "says": text, "lost": None, "truncated": truncated}
         yield {**about, **explain_loss(timeline, lost).record()}
 
 
