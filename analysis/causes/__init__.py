@@ -207,6 +207,9 @@ def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
     if explain == "explain_loss" and (undecided := attempts.get("split-brain", NOT_THE_CASE).missing):
         # While two brokers lead, the ISR and the elections that one controller records prove no other cause.
         return Explanation("unknown", missing=undecided)
+    if explain == "explain_loss" and metadata_lost.were_set_aside(timeline, lost):
+        # The brokers lost no tail. Epochs and log ends of the new cluster are not those of the old one.
+        attempts = {"metadata-lost": attempts["metadata-lost"]}
     for name, attempt in attempts.items():
         facts = list(attempt.chain)
         if attempt.is_proved and explain == "explain_loss":

@@ -7,7 +7,8 @@ as the folder is kept, `kafka-dump-log.sh --print-data-log --files` prints its r
 
 Needs: a metadata log at the end of the run that was formatted after the records had been acknowledged; and the
 partition's folders `-stray` of as many brokers as it had replicas (replication.factor in run.json). One of them has the
-records. None of them shows a leader that wrote without them: those that lack them have no later leader epoch.
+records. None of them shows a leader that wrote without them: those that lack them have no later leader epoch. If all
+members of the last ISR have the records, a replica that was dead since needs no folder.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import polars as pl
 
 from ...histories.evidence.leftover_folders import is_stray
 from ..timelines.facts import Fact, chain
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import LogEnd, Timeline
 from ..wording import plural
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
+from .replica_history import is_dead
 
 CITATION = "KIP-516 (topic ids), KIP-858 (stray logs); LogManager"
 REMEDY = (
@@ -32,25 +34,64 @@ FOLDER = pl.col("file").str.extract("^(.*)/")  # of a segment
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether brokers set aside logs with the records, as the cluster's metadata had begun anew."""
-    began = timeline.formatted
-    if began is None or began.time is None or lost.last_acked is None or began.time <= lost.last_acked:
-        return NOT_THE_CASE
-    leftovers = timeline.replica_logs.leftovers.with_columns(folder=FOLDER)
-    strays = leftovers.filter(pl.col("folder").map_elements(lambda name: is_stray(name.rpartition("/")[2]), pl.Boolean))
-    ends = _lost_records(strays, lost).filter(pl.col("offset").is_in([lost.first, lost.last]))
-    holding = ends.filter(pl.col("offset").n_unique().over("folder") == len({lost.first, lost.last}))
+    began = _new_metadata(timeline, lost)
+    if began is None:
+        origin = "whether the controllers began anew, or with an older metadata log (their __cluster_metadata)"
+        return needs(origin) if _ends_set_aside(timeline, lost) else NOT_THE_CASE
+    strays, holding = _strays(timeline), _whole(timeline, lost)
     if not len(holding):
         return needs(f"the folders {lost.name}.<32 hex digits>-stray with the records, if brokers set their logs aside")
     factor = timeline.config.get("replication.factor")
-    if not isinstance(factor, int) or strays["broker"].n_unique() < factor:
+    known = {*strays["broker"], *_dead_since_last_isr(timeline, lost, {*holding["broker"]}, began)}
+    if not isinstance(factor, int) or len(known) < factor:
         return needs(f"the folders {lost.name}.<32 hex digits>-stray of all replicas (replication.factor in run.json)")
     others = strays.join(holding, on="folder", how="anti")
     wrote = holding.filter(offset=lost.last)["leader_epoch"].min()
     if len(others) and others.select((pl.col("leader_epoch") > wrote).fill_null(True).any()).item():
         return needs(f"whether {lost.name} had lost the records already when the metadata were lost")
-    set_aside = [end for end in timeline.ends if end.kind == "set-aside" and end.end > lost.last]
-    aside = [end.fact for end in set_aside if end.broker in {*holding["broker"]} and (end.time or 0) > lost.last_acked]
+    aside = [end.fact for end in _ends_set_aside(timeline, lost) if end.broker in {*holding["broker"]}]
     return Attempt(True, chain(acknowledgement_facts(lost), [began], aside), PREVENTED_BY)
+
+
+def _dead_since_last_isr(timeline: Timeline, lost: Lost, holding: set[str], began: Fact) -> set[str]:
+    """The brokers that were dead from the last ISR of the old metadata on, if all members of it have the records."""
+    reports, until = timeline.isr_between(until=began.time or 0), began.time or 0
+    if not reports or not reports[-1].isr <= holding:
+        return set()
+    since = max(reports[-1].time, lost.last_acked or 0)
+    return {broker for broker in timeline.members if is_dead(timeline, broker, since, until, without_fences=True)}
+
+
+def were_set_aside(timeline: Timeline, lost: Lost) -> bool:
+    """Whether a broker set a log aside that may have the records, as the metadata lacked its topic id."""
+    is_new = _new_metadata(timeline, lost) is not None
+    return bool(_ends_set_aside(timeline, lost)) or (is_new and len(_whole(timeline, lost)) > 0)
+
+
+def _new_metadata(timeline: Timeline, lost: Lost) -> Fact | None:
+    """The fact that the metadata log of the end began after the records were acknowledged; None if it did not."""
+    began = timeline.formatted
+    is_later = began is not None and lost.last_acked is not None and (began.time or 0) > lost.last_acked
+    return began if is_later else None
+
+
+def _ends_set_aside(timeline: Timeline, lost: Lost) -> list[LogEnd]:
+    """The ends above the records of logs that brokers set aside after the records were acknowledged."""
+    ends = [end for end in timeline.ends if end.kind == "set-aside" and end.end > lost.last]
+    return [end for end in ends if (end.time or 0) > (lost.last_acked or 0)]
+
+
+def _strays(timeline: Timeline) -> pl.DataFrame:
+    """The records of folders that brokers set aside, with their `folder`."""
+    leftovers = timeline.replica_logs.leftovers.with_columns(folder=FOLDER)
+    stray = [folder for folder in leftovers["folder"].unique() if is_stray(folder.rpartition("/")[2])]
+    return leftovers.filter(pl.col("folder").is_in(stray))
+
+
+def _whole(timeline: Timeline, lost: Lost) -> pl.DataFrame:
+    """The first and the last lost record of each folder that was set aside and has both."""
+    ends = _lost_records(_strays(timeline), lost).filter(pl.col("offset").is_in([lost.first, lost.last]))
+    return ends.filter(pl.col("offset").n_unique().over("folder") == len({lost.first, lost.last}))
 
 
 def facts_of_leftovers(timeline: Timeline, lost: Lost) -> list[Fact]:

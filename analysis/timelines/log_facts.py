@@ -219,7 +219,7 @@ LOG_ENDS = {
     "corruption": ("corruption", "broker {} found its log of {} corrupt and truncated it to offset {}"),
     **dict.fromkeys(("truncate", "truncate-fully"), ("truncated", "broker {} truncated {} to offset {}")),
     "truncate-noop": ("truncated", "broker {} truncated {} to offset {}, which changed nothing"),
-    "set-aside": ("set-aside", "broker {} set its log of {} aside, with log end {}, as {}"),
+    "set-aside": ("set-aside", "broker {} set its log of {} aside, with log end {}, as the metadata lack its topic id"),
 }
 
 
@@ -228,7 +228,7 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     if end is None or _is_of_copy(builder, row, end):
         return
     (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
-    text = message.format(row["broker"], _name(row), end, fields.get("reason"))
+    text = message.format(row["broker"], _name(row), end)
     fact = _fact(builder, row, text, "noop" if is_noop else kind, broker=row["broker"], offset=end)
     is_new = row["kind"] == "created"
     builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop, is_new=is_new))

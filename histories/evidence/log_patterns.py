@@ -150,10 +150,10 @@ PATTERNS: tuple[Pattern, ...] = (
         r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),
     # A new and empty log. A folder -future is not a replica yet: the broker moves the log to another disk (KIP-113).
     Pattern("created", "0.8+", "Created log for partition", rf"Created log for partition {TP} in (?!\S+-future )\S+ with"),
-    # The metadata do not assign the log to the broker, which renames its folder to -stray (leftover_folders.py).
+    # The metadata do not have the topic, so the broker renames the log's folder to -stray (leftover_folders.py).
     Pattern("set-aside", "3.5+", "Found stray log dir",
         r"Found stray log dir Log\(dir=.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
-        r".*?logEndOffset=(?P<end_offset>\d+)\): (?P<reason>.*?)\.?(?: \([\w.$]+\))?$"),
+        r".*?logEndOffset=(?P<end_offset>\d+)\): the topicId \S+ does not exist in the metadata image"),
     Pattern("high-watermark", "2.4+", "with initial high watermark",
         rf"Log loaded for partition {TP} with initial high watermark (?P<high_watermark>\d+)"),
     Pattern("high-watermark", "0.11-2.3", "with initial high watermark",

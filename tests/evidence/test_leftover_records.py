@@ -15,13 +15,16 @@ from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.tables import located
 
 from .replica_texts import logs
-from .timelines import AFTER, START, UNCLEAN, lost, server_log, timeline
+from .timelines import AFTER, BOOT, START, UNCLEAN, fault, lost, server_log, timeline
 
 HASH = "0123456789abcdef0123456789abcdef"
 FOUND = (
     "INFO Found stray log dir Log(dir=/d/orders-0, topicId=x, topic=orders, partition=0, highWatermark=2,"
     " lastStableOffset=2, logStartOffset=0, logEndOffset=2): the topicId x does not exist in the metadata image (x)"
 )
+
+
+ISR = "INFO [Partition orders-0 broker=1] ISR updated to 1,2  and version updated to 3 (kafka.cluster.Partition)"
 
 
 def leftovers(text, kind="stray"):
@@ -70,6 +73,30 @@ def test_metadata_that_began_anew_are_the_cause_if_stray_folders_have_the_record
         sum("-stray of broker" in text or "-delete of broker" in text for text in found.missing)
         == (cause == "unknown") * folders
     )
+
+
+@pytest.mark.parametrize(
+    ("died", "isr", "cause"),
+    [(4, "1", "metadata-lost"), (8, "1", "unknown"), (4, "2,1", "unknown"), (None, "1", "unknown")],
+)
+def test_a_replica_that_was_dead_since_the_last_isr_needs_no_folder(died, isr, cause):
+    """The ISR is reported at 7 s, the metadata begin at 9 s, and both brokers may have led before."""
+    events = [server_log("1", (2, ISR), (7, ISR.replace("1,2 ", isr)))]
+    faults = [fault("kill", "2", died)] if died else []
+    tables = {**logs("1: 0n\n2: 0n"), **leftovers("1: 0a 1b")}
+    found = explain_loss(timeline(tables, None, metadata_from(9), events, TWO, faults=faults), lost())
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(("began", "lines"), [(9, [(12, FOUND)]), (3, [(12, FOUND)]), (9, [])])
+def test_a_log_that_was_set_aside_lost_no_tail(began, lines):
+    """Both brokers of the ISR created empty logs, as after a power failure: these were of the topic's new id."""
+    created = "INFO Created log for partition orders-0 in /data/orders-0 with properties {} (kafka.log.LogManager)"
+    events = [server_log(name, (2, ISR), (9, BOOT), *lines, (13, created)) for name in ("1", "2")]
+    found = explain_loss(timeline(logs("1: 0n\n2: 0n"), None, metadata_from(began), events, TWO), lost())
+    assert found.cause == ("unknown" if lines else "correlated-failure")
+    origin = "whether the controllers began anew, or with an older metadata log (their __cluster_metadata)"
+    assert (origin in found.missing) == (began == 3)
 
 
 def test_any_chain_names_the_folder_that_still_has_the_records():
