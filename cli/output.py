@@ -77,6 +77,8 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
     ]
     if not counts.get("operations") and counts.get("evidence files"):
         parts = [_broker_files(counts, where)]
+    if len(source["files"]) > 1:
+        parts.append(f"in {len(source['files']):,} histories of one run")
     if source["span_ns"] and source["span_ns"][1] > source["span_ns"][0]:
         parts.append(f"over {duration(source['span_ns'][1] - source['span_ns'][0])}")
     system = source["system"] if isinstance(source["system"], dict) else {}
@@ -90,7 +92,7 @@ def _broker_files(counts: dict[str, Any], where: str) -> str:
     """The judged files of a run without a client history, as text."""
     files = plural(counts["evidence files"], "broker file")
     if not counts.get("batches") and not counts.get("kept records"):
-        return f"no history of clients and no partition logs; {files}: `logjudge timeline` lists their events"
+        return f"no history of clients and no partition logs; {files} (`logjudge timeline` lists their events)"
     batches = plural(counts["batches"], "batch", "batches") if counts.get("batches") else "dumps"
     return f"no history of clients; {plural(counts['kept records'], 'record')} in {batches} on {where}, {files}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,13 @@ def test_folders_of_single_brokers_are_one_run(tmp_path: Path) -> None:
     hint = "Those of one cluster are one run"
     assert hint in check(*brokers, out=tmp_path / "out").output
     assert hint not in check(brokers[0], LOSSY, out=tmp_path / "other").output
+
+
+def test_histories_in_one_folder_are_counted(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", valid())
+    (run / "history").mkdir()
+    shutil.copyfile(run / "history.jsonl", run / "history" / "other.jsonl")
+    assert "in 2 histories of one run" in " ".join(check(run, out=tmp_path / "out").output.split())
 
 
 def test_many_small_runs_are_judged_in_processes(
