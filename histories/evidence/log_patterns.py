@@ -188,7 +188,7 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Processing override for entityPath: topics/(?P<topic>[\w.\-]+) with config: \w*Map\((?P<config>.*?)\)(?: \([\w.$]+\))?$"),
     Pattern("topic-config", "2.8+", "with new configuration :",
         r"Updating topic (?P<topic>[\w.\-]+) with new configuration : (?P<config>.*?)(?: \([\w.$]+\))?$"),
-    # Starts and stops of brokers. The first line of a process is `boot`, before 1.0 `configured` (which later versions
+    # Starts of brokers. The first line of a process is `boot`, before 1.0 `configured` (which later versions
     # also print when the configuration changes). The previous process lived at least until the line before it.
     Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),
     Pattern("configured", "0.8+", "KafkaConfig values", r"INFO KafkaConfig values:"),
@@ -196,12 +196,6 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
     Pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
     Pattern("started", "2.8+", "Kafka Server started", r"\[KafkaRaftServer nodeId=(?P<subject>\d+)\] Kafka Server started"),
-    Pattern("stopping", "0.8-0.11", "], shutting down (kafka.server.KafkaServer)",
-        r"\[Kafka Server (?P<subject>\d+)\], shutting down"),
-    Pattern("stopping", "1.0-3.9", "shutting down (kafka.server.KafkaServer)",
-        r"\[KafkaServer id=(?P<subject>\d+)\] shutting down"),
-    Pattern("stopping", "2.8+", "[BrokerServer id=", r"\[BrokerServer id=(?P<subject>\d+)\] shutting down"),
-    Pattern("unclean-shutdown", "2.6+", "no clean shutdown file was found", r"since no clean shutdown file was found"),
     # The process before ended in order, so it had flushed all logs.
     Pattern("clean-start", "0.8-2.5", "Found clean shutdown file", r"Found clean shutdown file\. Skipping recovery"),
     Pattern("clean-start", "2.6+", "since clean shutdown file was found", r"Skipping recovery .* since clean shutdown file was found"),
@@ -214,8 +208,6 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("failed", "0.8-3.9", "Broker failure callback", r"Broker failure callback for (?P<brokers>\d+(?:,\d+)*)"),
     Pattern("returned", "0.8-3.9", "New broker startup callback",
         r"New broker startup callback for (?P<brokers>\d+(?:,\d+)*)"),
-    Pattern("live-brokers", "0.8-3.9", "all live brokers",
-        r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*),.*? all live brokers: (?P<live>[\d,]*)"),
     # Disks.
     Pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
     Pattern("disk-failure", "1.0+", "failed log director",
