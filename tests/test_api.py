@@ -140,6 +140,16 @@ def test_a_recorder_is_finished_and_judged(tmp_path: Path) -> None:
     assert logjudge.check(recorder).verdict == "unknown"
 
 
+def test_histories_share_a_config(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.jsonl" for number in range(2)]
+    for lost, path in enumerate(paths):
+        frame(lost=bool(lost)).write_ndjson(path)
+    assert [result.verdict for result in logjudge.check(paths, config=CONFIG)] == ["valid", "invalid"]
+    assert logjudge.check(paths[0]).verdict == "unknown"
+    with pytest.raises(logjudge.LogjudgeError, match="config"):
+        logjudge.check(paths, config={"final": "yes"})
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -147,7 +157,7 @@ def test_a_recorder_is_finished_and_judged(tmp_path: Path) -> None:
         ({"run": 3}, "found int as a run, expected a path, a list of paths, a Recorder, or a DataFrame of events"),
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
         ({"run": EXAMPLE, "allow": "lost"}, "there is no rule lost; did you mean lost-write or lost-update"),
-        ({"run": EXAMPLE, "config": {}}, "found config with a path"),
+        ({"run": EXAMPLE, "config": {}}, "found config with .*, which has a run.json, expected one of them"),
         ({"run": "s3a://bucket/run"}, "expected a local path"),
         ({"run": pl.DataFrame({"time": [1]})}, "found a DataFrame without process, op, type, f"),
     ],

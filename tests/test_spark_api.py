@@ -86,7 +86,7 @@ def test_misuse_is_one_sentence(user_session: Any, tmp_path: Path) -> None:
         (user_session.range(3), {}, "found a DataFrame without time, process, op, type, f"),
         (user_session.readStream.format("rate").load(), {}, "found a streaming DataFrame"),
         (3, {}, "found int as a run"),
-        (tmp_path, {"config": {}}, "found config with a path"),
+        (tmp_path, {"config": {"final": "yes"}}, "config: found"),
         (tmp_path, {"allow": "lost"}, "there is no rule lost"),
     ):
         with pytest.raises(logjudge.LogjudgeError, match=message):

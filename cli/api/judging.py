@@ -22,6 +22,7 @@ from .histories.errors import UsageError
 from .histories.event_frames import SOURCE, check_columns, json_lines
 from .histories.files import is_uri, local_path
 from .histories.readers import CHECKED
+from .histories.settings import config_of
 from .result import Result
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class Request:
     model: str = STRONGEST
     reader: str | None = None
     name: str | None = None
+    config: Mapping[str, Any] | None = None  # the content of run.json for a run without one
 
     @classmethod
     def of(cls, allow: Names, only: Names, skip: Names, keys: Names = (), **others: Any) -> Request:
@@ -89,7 +91,13 @@ class Request:
         return request
 
     def of_run(self, run: Run) -> Run:
-        """The run, to be judged as requested."""
+        """The run, to be judged as requested. Raises UsageError for `config` if it has a run.json."""
+        if self.config is not None:
+            if run.settings.config.keys() - {"started_at"}:
+                raise UsageError(f"found config with {run.path}, which has a run.json, expected one of them")
+            config = config_of(json.dumps(self.config).encode(), "config")
+            name = str(config.get("name") or run.settings.name)
+            run = run.with_settings(config={**run.settings.config, **config}, name=name)
         rules = select_rules(self.only, self.skip, self.allow)
         check_applicable(rules, run.settings.dialect, self.model, self.keys)
         chosen = {option: getattr(self, option) for option in ("allow", "strict", "ww_deps", "model", "keys")}
@@ -136,8 +144,8 @@ def check(
     """Judge a run, as `logjudge check` does.
 
     `run` is a path (a run bundle, a history, brokers' files), a URI with engine="spark", a Recorder (which is finished
-    first), or a DataFrame of polars, pandas or Spark with a row for each event and the columns of docs/format.md;
-    `config` is then the content of run.json. A list or tuple of paths gives a list of results.
+    first), or a DataFrame of polars, pandas or Spark with a row for each event and the columns of docs/format.md.
+    A list or tuple of paths gives a list of results. `config` is the content of run.json for runs without one.
 
     `allow`, `only` and `skip` name rules, as the options of the command do; `strict` makes permitted findings breaches.
     `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `model` and `keys`
@@ -150,19 +158,16 @@ def check(
 
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    config = options.pop("config", None)
     request = Request.of(allow, only, skip, **options)
     if library_of(run):
-        return _check_frame(run, engine, request, config or {})
+        return _check_frame(run, engine, request)
     run = run.finish() if isinstance(run, Recorder) else run
-    results = [_check_path(path, engine, request) for path in paths_of(run, config)]
+    results = [_check_path(path, engine, request) for path in paths_of(run)]
     return results if isinstance(run, list | tuple) else results[0]
 
 
-def paths_of(run: Any, config: object) -> list[str]:
+def paths_of(run: Any) -> list[str]:
     """The paths in the argument `run` of `check`. Raises UsageError."""
-    if config is not None:
-        raise UsageError("found config with a path, expected it with a DataFrame; a path has its run.json beside it")
     paths = run if isinstance(run, list | tuple) else [run]
     if not all(isinstance(path, str | os.PathLike) for path in paths):
         expected = "expected a path, a list of paths, a Recorder, or a DataFrame of events"
@@ -174,11 +179,11 @@ def _names(found: Names) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def _check_frame(frame: Any, engine: Engine, request: Request, config: Mapping[str, Any]) -> Result:
+def _check_frame(frame: Any, engine: Engine, request: Request) -> Result:
     """Judge a DataFrame. The folder exists as long as the result, which may judge again."""
     folder = TemporaryDirectory(prefix="logjudge-")
-    write_bundle(frame, folder.name, {"name": request.name or "events", **config})
-    result = _check_path(folder.name, engine, request)
+    write_bundle(frame, folder.name, {"name": request.name or "events", **(request.config or {})})
+    result = _check_path(folder.name, engine, replace(request, config=None))
     result.keep(folder)
     return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -34,16 +35,15 @@ def check(
 ) -> SparkResult | list[SparkResult]:
     """Judge a run in the user's Spark session. Its settings, views and active session stay as they are.
 
-    `source` is a path or a URI that Spark reads, a list of them (which gives a list of results), or a DataFrame of the
-    session with a row for each event; `config` is then the content of run.json. Row n in the order of `collect` is line
-    n in findings. Executors judge the rows; the driver does not collect them. All else is as in `logjudge.check`.
+    `source` is a path or a URI that Spark reads, a list of them (which gives a list of results), or a DataFrame of
+    the session with a row for each event. Row n in the order of `collect` is line n in findings. Executors judge
+    the rows; the driver does not collect them. All else is as in `logjudge.check`.
     """
-    config = options.pop("config", None)
     request = Request.of(allow, only, skip, **options)
     if library_of(source) == "pyspark":
-        about = {"name": request.name or "events", **(config or {})}
-        return _result(spark, partial(_judge_frame, spark, source, about), request)
-    results = [_result(spark, partial(_judge_path, spark, path), request) for path in paths_of(source, config)]
+        about = {"name": request.name or "events", **(request.config or {})}
+        return _result(spark, partial(_judge_frame, spark, source, about), replace(request, config=None))
+    results = [_result(spark, partial(_judge_path, spark, path), request) for path in paths_of(source)]
     return results if isinstance(source, list | tuple) else results[0]
 
 
