@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.evidence.clock import process_starts
 from ...histories.tables import MAX_INT64
 from ..extremes import greatest, least
 from ..timelines.facts import MS
@@ -17,6 +18,7 @@ from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
+    Span,
     TopicCopy,
     TopicGeneration,
     copies_of,
@@ -82,7 +84,32 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
     copies = since_metadata_began([*copies, *logged], metadata, started)
-    return generations_of(changes, faults, copies, is_complete)
+    found = generations_of(changes, faults, copies, is_complete)
+    return [
+        one if one.deleted is None or _ran_meanwhile(recorded, one.deleted) else replace(one, is_deletion_certain=False)
+        for one in found
+    ]
+
+
+def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:
+    """Whether a broker's process had the partition before a topic's last line and after the next topic's first line.
+
+    Only a client's request deletes a topic while brokers run. If all of them started in between, the cluster may have
+    lost its metadata, and with them the topic.
+    """
+    lines = recorded.tables["log_events"].select("broker", time=_time_of_log_line(recorded)).drop_nulls()
+    whole = recorded.common.shared.get("log_events")
+    starts = [] if whole is None else process_starts(whole)
+    dated = pl.DataFrame(starts, schema={"broker": pl.String, "time": pl.Int64}).drop_nulls()
+    started = dated.select("broker", time=_time_of_log_line(recorded))
+    for (broker,), own in lines.partition_by("broker", as_dict=True).items():
+        before = greatest(own.filter(pl.col("time") <= deleted.earliest)["time"], None)
+        after = least(own.filter(pl.col("time") >= deleted.latest)["time"], None)
+        if before is None or after is None:
+            continue
+        if not len(started.filter(pl.col("time").is_between(before, after, closed="right"), broker=broker)):
+            return True
+    return False
 
 
 def _logged_copies(recorded: Recorded) -> list[TopicCopy]:

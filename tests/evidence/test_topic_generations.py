@@ -206,6 +206,32 @@ def test_a_topic_from_before_the_first_metadata_record_was_not_deleted(first, fi
         assert len(found) == generations
 
 
+STARTED = "[2026-11-28 09:13:%s] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)\n"
+
+
+@pytest.mark.parametrize(
+    ("starts", "certain"),
+    [
+        ({"1": ["05,000"]}, True),
+        ({"1": ["05,000", "40,000"]}, False),
+        ({"1": ["05,000", "40,000"], "2": ["05,000"]}, True),
+        ({"1": ["05,000", "40,000"], "2": ["45,000"]}, False),
+    ],
+)
+def test_a_topic_that_only_lines_show_again_was_surely_deleted_if_a_broker_ran_meanwhile(starts, certain):
+    """Else the cluster may have lost its metadata while all brokers were down."""
+
+    def located(text, broker):
+        return parse_log(text).with_columns(broker=pl.lit(broker), snapshot=pl.lit(FINAL), file=pl.lit(broker))
+
+    boots = [located("".join(STARTED % at for at in times), broker) for broker, times in starts.items()]
+    settings = Settings(config={"started_at": "2026-11-28T09:13:00.000Z"})
+    common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), {"log_events": pl.concat(boots)})
+    lines = pl.concat([located(LED_TWICE, broker) for broker in starts])
+    found = generation_parts._generations(generation_parts.Recorded("orders", {"log_events": lines}, common))
+    assert [one.is_deletion_certain for one in found] == [certain, True]
+
+
 def test_a_generation_has_its_own_creation_and_deletion_among_the_faults():
     rows = [
         ("fault", 0, 1, {"kind": "create-topic", "topic": "orders"}),
