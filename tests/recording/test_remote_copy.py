@@ -104,7 +104,10 @@ def test_a_segment_that_grows_is_cut_at_a_whole_batch(tmp_path: Path, monkeypatc
         ("echo 'ssh: connect to host h port 22: Connection refused' >&2; exit 255\n", "no connection by ssh .*refused"),
         ("echo no archive\n", "h:/data: cannot be read there by tar"),
         ("exit 0\n", "h:/data: cannot be read there by tar"),
-        ("cd /; tar -cf - --transform=s,^,/tmp/, etc/hostname 2> /dev/null\n", "found no meta.properties"),
+        (
+            "cd /; tar -cf - --transform=s,^,/tmp/, etc/hostname 2> /dev/null\n",
+            "found no segments, checkpoints or logs",
+        ),
     ],
 )
 def test_a_failure_of_ssh_is_one_sentence(
