@@ -54,7 +54,7 @@ def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.Da
     if not len(few):  # as in most large runs
         return [], rows
     small, large = rows.join(few, on=key, how="semi"), rows.join(few, on=key, how="anti", maintain_order="left")
-    first = {topic: zlib.crc32(topic.encode()) for topic in few["topic"].unique()}
+    first = {topic: batch_of(Unit(topic, 0), batches) for topic in few["topic"].unique()}
     batch = (pl.col("topic").replace_strict(first, return_dtype=pl.Int64) + pl.col("partition")) % batches
     return [(int(str(number)), part) for (number,), part in small.group_by(batch, maintain_order=True)], large
 

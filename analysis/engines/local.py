@@ -114,8 +114,10 @@ class Gathering:
     def _move_small(self) -> None:
         """Moves units with few rows to their batches."""
         batches = self.results.run.settings.batches
+        if not batches:
+            return
         few = [unit for unit in self.units if unit != WHOLE and self.units.rows_of(unit) <= MAX_SMALL_ROWS]
-        for unit in few if batches else ():
+        for unit in few:
             for table, frames in self.units.pop(unit).items():
                 for rows in frames:
                     self._small.add(batch_of(unit, batches), table, as_small(unit, table, rows))

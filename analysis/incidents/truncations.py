@@ -92,7 +92,7 @@ def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
 
 
 def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:
-    """One record for each unclean election of which no file of an electable broker shows the removed records."""
+    """One record for each unclean election, if no file of an electable broker shows the records that it removed."""
     logs = timeline.replica_logs
     collected = {*logs.extents["broker"]}
     for term in timeline.terms.values():

@@ -75,9 +75,10 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
                 home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
         apart = packed.keys() - {WHOLE, *unproved, *partly} if settings.batches else ()
         for unit in sorted(apart):
-            for name, rows in _few_rows(packed[unit]):
-                small.setdefault(name, []).append(as_small(unit, name, rows))
-                packed.pop(unit, None)
+            if few := _few_rows(packed[unit]):
+                del packed[unit]
+                for name, rows in few:
+                    small.setdefault(name, []).append(as_small(unit, name, rows))
         common = common_of(shared, settings)
         units: dict[Unit, Tables] = {unit: {} for unit in packed}
         screened = screen_batch(small, {*units, *unproved}, common)
