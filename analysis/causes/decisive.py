@@ -26,13 +26,14 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     changes_leader = ("elected", "elected-unclean", "begins", "leaderless", "isr")
     times = [fact.time for fact in chain if fact.kind in changes_leader and fact.time is not None]
     until = max(times, default=lost.last_acked)
-    if lost.first_acked is None or until is None:
+    if until is None:
         return []
-    changes = _isr_changes(timeline, lost.first_acked, until)
+    since = _last_full_isr(timeline, until) if lost.first_acked is None else lost.first_acked
+    changes = _isr_changes(timeline, since, until)
     remained = changes[-1].isr if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
     absent = sorted(timeline.members - remained) if remained else []
-    left = [fact for broker in absent for fact in _earlier_death(timeline, broker, lost.first_acked, until)]
+    left = [fact for broker in absent for fact in _deaths_of_absent(timeline, broker, lost.first_acked, since, until)]
     steps = [*left, *(change.fact for change in changes), *_terms_between(timeline, chain, until)]
     steps += _stops_of_leaders(timeline, [*chain, *steps], until)
     return [*steps, *_returns(timeline, [*chain, *steps], until)]
@@ -50,8 +51,21 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
     return [*before, *[state for state in changed if state.time > since][-MAX_ISR_CHANGES:]]
 
 
-def _earlier_death(timeline: Timeline, broker: str, acknowledged: int, until: int) -> list[Fact]:
-    """The death that removed a broker from the ISR, if it was not up when the records were acknowledged."""
+def _last_full_isr(timeline: Timeline, until: int) -> int:
+    """The last time (ns) before another at which the ISR had all replicas; without one, that of its first report."""
+    dated = timeline.isr_between(until=until - 1)
+    full = [state.time for state in dated if state.isr >= timeline.members]
+    return max(full, default=min((state.time for state in dated), default=until))
+
+
+def _deaths_of_absent(timeline: Timeline, broker: str, acknowledged: int | None, since: int, until: int) -> list[Fact]:
+    """The death that removed a broker from the ISR, if it was not up when the records were acknowledged.
+
+    Without acknowledgements: its last death since the ISR was full.
+    """
+    if acknowledged is None:
+        died = death_facts(timeline, broker, until)
+        return [fact for fact in died if fact.time is not None and fact.time > since]
     was_down = is_dead(timeline, broker, acknowledged + SECOND, acknowledged + SECOND)
     return death_facts(timeline, broker, min(until, acknowledged)) if was_down else []
 

@@ -10,7 +10,7 @@ from ...histories.tables import MAX_INT64, Evidence
 from ..replicas.replica_logs import ReplicaLogs
 
 SECOND, MS = 1_000_000_000, 1_000_000  # ns
-HALTED = "halted"  # kind of a broker's last line: all its log directories had failed
+HALTED = "halted"  # kind of a broker's last line: it could not write to its log directories
 RESTART = "restart"  # kind of a start that the history records
 OUT_OF_RANGE = "out-of-range"  # kind of a follower's line: its leader lacked the offset that it fetched
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start

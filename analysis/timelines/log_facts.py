@@ -325,7 +325,7 @@ def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
 
 # By kind of line: the broker's event that a controller saw, or its own last line, and the wording of its fact.
 SEEN = {
-    "halted": ("died", "broker {} halted, as all its log directories had failed"),
+    "halted": ("died", "broker {} halted, as it could not write to its log directories"),
     "fenced": ("died", "the controller fenced broker {}"),
     "failed": ("died", "the controller noticed the failure of broker {}"),
     "unfenced": ("unfenced", "the controller unfenced broker {}"),

@@ -212,6 +212,10 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("disk-failure", "1.0+", "Stopping serving", r"Stopping serving (?:logs|replicas) in dir (?P<dir>\S+)"),
     Pattern("disk-failure", "1.0+", "failed log director",
         r"(?:in the failed log directory|failed log directories?) (?P<dir>\S+)"),
+    # A single I/O error ended the process before 1.0 (KIP-112).
+    Pattern("halted", "0.8-0.11", "Halting due to unrecoverable I/O error", r"Halting due to unrecoverable I/O error"),
+    Pattern("halted", "0.8-0.11", "Disk error while replicating data for",
+        r"Disk error while replicating data for"),
     Pattern("halted", "1.0+", "Shutdown broker because all log dirs",
         r"Shutdown broker because all log dirs in (?P<dirs>.+) have failed"),
     Pattern("disk-full", "0.8+", "No space left on device", r"No space left on device"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
 from ...models.replication.partition_state import PartitionState
-from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids, truncation_text
+from .server_log import FETCHER, MANAGER, PARTITION, REGISTERED, STATE, Line, Wording, ids, truncation_text
 
 LOG = "org.apache.kafka.storage.internals.log.UnifiedLog"
 LOADER = "org.apache.kafka.storage.internals.log.LogLoader"
@@ -19,6 +19,7 @@ class KraftWording(Wording):
     """Kafka 4.1's lines."""
 
     def start(self, node: int) -> Iterator[Line]:
+        yield REGISTERED
         yield Line(f"[BrokerServer id={node}] Transition from SHUTDOWN to STARTING", "kafka.server.BrokerServer")
 
     def ready(self, node: int) -> Iterator[Line]:

@@ -31,6 +31,10 @@ class Line(NamedTuple):
     file: str = "server"
 
 
+# The first line of a process, since 1.0.
+REGISTERED = Line("Registered `kafka:type=kafka.Log4jController` MBean", "kafka.utils.Log4jControllerRegistration$")
+
+
 def ids(nodes: tuple[int, ...]) -> str:
     """Broker ids as Kafka joins them."""
     return ",".join(str(node) for node in nodes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...models.replication.events import Followed, Led, Shrunk, Truncated
 from ...models.replication.partition_state import PartitionState
-from .server_log import FETCHER, MANAGER, PARTITION, STATE, Line, Wording, ids, truncation_text
+from .server_log import FETCHER, MANAGER, PARTITION, REGISTERED, STATE, Line, Wording, ids, truncation_text
 
 OLD_LOG = "kafka.log.Log"
 SERVER = "kafka.server.KafkaServer"
@@ -24,6 +24,7 @@ class ZookeeperWording(Wording):
         return "[{},{}]".format(*self.cluster.config.topic_of(partition))
 
     def start(self, node: int) -> Iterator[Line]:
+        yield Line("KafkaConfig values: ", "kafka.server.KafkaConfig")
         yield Line("starting", SERVER)
 
     def ready(self, node: int) -> Iterator[Line]:
@@ -169,6 +170,10 @@ class EpochWording(ZookeeperWording):
 
     def log(self, node: int, partition: int) -> str:
         return f"[Log partition={self.name(partition)}, dir={self.folder(node)}]"
+
+    def start(self, node: int) -> Iterator[Line]:
+        yield REGISTERED
+        yield Line("starting", SERVER)
 
     def ready(self, node: int) -> Iterator[Line]:
         yield Line(f"[KafkaServer id={node}] started", SERVER)

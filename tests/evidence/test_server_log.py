@@ -51,6 +51,8 @@ WORDINGS = [
     ("4.1", "INFO [QuorumController id=100] Fencing broker 1 at epoch 10 because its session has timed out. (x)", "fenced", None, None, {}),
     ("2.8", "INFO [Controller 3000] The request from broker 1 to unfence has been granted because it has caught up with the last committed metadata offset 1. (org.apache.kafka.controller.BrokerHeartbeatManager)", "unfenced", None, None, {}),
     ("4.1", "INFO [BrokerLifecycleManager id=1] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. (kafka.server.BrokerLifecycleManager)", "unfenced", None, None, {}),
+    ("0.10.2", "FATAL [Replica Manager on Broker 1]: Halting due to unrecoverable I/O error while handling produce request:  (kafka.server.ReplicaManager)", "halted", None, None, {}),
+    ("0.10.2", "FATAL [ReplicaFetcherThread-0-2], Disk error while replicating data for orders-0 (kafka.server.ReplicaFetcherThread)", "halted", None, None, {}),
     ("3.9", "ERROR Shutdown broker because all log dirs in /d, /e have failed (kafka.log.LogManager)", "halted", None, None, {"dirs": "/d, /e"}),
     ("2.0", "ERROR Shutdown broker: java.io.IOException: No space left on device (kafka.log.LogManager)", "disk-full", None, None, {}),
     ("2.0", "WARN [ReplicaManager broker=1] Stopping serving replicas in dir /d (kafka.server.ReplicaManager)", "disk-failure", None, None, {"dir": "/d"}),

@@ -103,6 +103,11 @@ def test_the_incident_is_explained_without_clients_and_controllers(
     headlines = [one["headline"] for one in result.incidents]
     joined = f"; no acknowledgements are recorded; also {removals[1]}"
     assert any(one.endswith(joined) for one in headlines) == (causes == {"unclean-election"})
+    if not removed:
+        explained = " ".join(invoke("explain", tmp_path / "run").output.split())
+        steps = ["broker 1 halted", "in epoch 1, ISR [2]", "broker 2 halted", "broker 1 started", "in epoch 3, ISR [1]"]
+        assert [*map(explained.index, steps)] == sorted(map(explained.index, steps))
+        assert "starting broker 2 before broker 1 (the last broker to stop starts first)" in explained
 
 
 def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
