@@ -81,8 +81,9 @@ SEND_ERRORS = (
         names=("messagetoolarge", "messagesizetoolarge", "msgsizetoolarge", "recordtoolarge", "recordlisttoolarge",
          "recordbatchtoolarge"), codes=(10, 18)),
     SendError("NOT_ENOUGH_REPLICAS", "fail",
-        "the leader counts the replicas in sync before it appends", "Kafka, Partition.appendRecordsToLeader",
-        pattern=r"notenoughreplicas(?:exception|error)?\b", names=("notenoughreplicas",), codes=(19,)),
+        "the leader counts the replicas in sync before it appends, so this attempt wrote nothing; an attempt before it"
+        " may have got NOT_ENOUGH_REPLICAS_AFTER_APPEND", "Kafka, Partition.appendRecordsToLeader",
+        pattern=r"notenoughreplicas(?:exception|error)?\b"),
     SendError("TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fail",
         "the broker refuses the request before it is written", "Kafka, KafkaApis.handleProduceRequest",
         pattern=r"\w*authori[sz]ation",
