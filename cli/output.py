@@ -11,6 +11,7 @@ import click
 
 from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import NOTES, allow_options, clipped, duration, plural, printable
+from ..histories.settings import UNDATED
 
 if TYPE_CHECKING:
     from ..analysis.incidents.incident import Incident
@@ -21,6 +22,7 @@ COLOURS = {
 }
 MAX_LINES = 40
 MAX_PLACES = 3  # of an incident
+DECISIVE = ("elected-unclean", "truncated")  # kinds of facts that date an incident without lost acknowledged records
 
 
 class Room(NamedTuple):
@@ -52,11 +54,11 @@ def _screen(report: dict[str, Any], seconds: float, room: Room) -> list[str]:
     ]
     if "consistency" in report:
         lines += [*_wrap_lines(f"{report['consistency']['demanded']} demanded", room), ""]
-    lines += _rules(report, room)
     if report["incidents"]:
         only_notes = all(incident.get("severity") == "note" for incident in report["incidents"])
         heading = NOTES if only_notes else "Incidents"
-        lines += ["", click.style(heading, bold=True), *_incidents(report, room)]
+        lines += [click.style(heading, bold=True), *_incidents(report, room), "", click.style("Rules", bold=True)]
+    lines += _rules(report, room)
     return [*lines, "", click.style("Assumptions", bold=True), *_assumptions(report, room)]
 
 
@@ -106,9 +108,9 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
     shown = sorted(found, key=lambda item: item[1]["verdict"] != "invalid")[: room.rules]
     for name, rule in found:
         if (name, rule) in shown:
-            text = f"  {clipped(name, 22):22} " + click.style(f"{rule['verdict']:10}", fg=COLOURS[rule["verdict"]])
+            text = f"  {clipped(name, 22):22} " + click.style(f"{rule['verdict']:10} ", fg=COLOURS[rule["verdict"]])
             counts = _rule_counts(name, rule, report.get("allowed", ()))
-            lines.append(f"{text} {clipped(counts, room.width - len(click.unstyle(text)) - 1)}")
+            lines += _wrap_lines(counts, room, first=text, indent=" " * len(click.unstyle(text)))
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
     not_yet = report.get("not_yet", ())
@@ -140,7 +142,7 @@ def _rule_counts(name: str, rule: dict[str, Any], allowed: Iterable[str]) -> str
 
 
 def _incidents(report: dict[str, Any], room: Room) -> list[str]:
-    """The worst incidents, each with its cause and prevention; the report has their sequences of events."""
+    """The worst incidents, each with its time, cause and prevention; the report has their sequences of events."""
     incidents = _incidents_of(report)
     violations = [incident for incident in incidents if incident.severity == "violation"]
     shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
@@ -149,7 +151,8 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
         name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0]["rule"]
         colour = "yellow" if incident.is_explained and not incident.has_known_cause else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
-        first = f"  {click.style(name, bold=True, fg=colour)}{severity}: "
+        when = _when(incident, report)
+        first = f"  {click.style(name, bold=True, fg=colour)}{severity}{f', {when}' if when else ''}: "
         text, place = sentence + _where(report, incident), _where(report, incident, 1)
         # A truncated citation or place is useless; the report has them.
         forms = (text + citation, text, sentence + place, sentence)
@@ -164,6 +167,29 @@ def _incidents_of(report: dict[str, Any]) -> list[Incident]:
     from ..analysis.incidents.incident import from_record
 
     return [from_record(record) for record in report["incidents"]]
+
+
+def _when(incident: Incident, report: dict[str, Any]) -> str:
+    """The time of an incident, to the second in UTC, or in seconds if the start of the run is not known; "" if undated.
+
+    It lasts from the first acknowledgement of a lost record, or else the first decisive fact, to its last fact.
+    """
+    from ..plots.time_axis import clock
+
+    facts = [fact for fact in incident.chain if fact["time"] is not None]
+    decisive = [fact for fact in facts if fact.get("kind") in DECISIVE]
+    times = [lost.first_acked for lost in incident.lost if lost.first_acked is not None]
+    times = times or [fact["time"] for fact in decisive or facts]
+    if not times:
+        return ""
+    first, last = min(times), max([min(times), *(fact["time"] for fact in facts)])
+    started = report["input"]["started_at"] or ("" if report["counts"].get("operations") else UNDATED)
+    begin, end = (clock(started, time)[:-5] for time in (first, last))  # without milliseconds
+    if not begin:
+        return f"{first / 1e9:.1f} to {last / 1e9:.1f} s" if last > first else f"{first / 1e9:.1f} s"
+    if begin == end:
+        return f"{begin} UTC"
+    return f"{begin} to {end[11:] if begin[:10] == end[:10] else end} UTC"
 
 
 def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -> str:

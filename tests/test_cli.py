@@ -40,7 +40,9 @@ def test_a_lost_write_is_exit_1_with_the_verdict_on_one_screen(tmp_path: Path) -
     assert "unclean-election-a: INVALID" in result.output
     assert "753 records in 2 findings" in result.output
     text = " ".join(result.output.split())
-    assert "unclean-election: 753 acknowledged writes were lost: orders-1 at offsets 224 to 600" in text
+    lost = "753 acknowledged writes were lost: orders-1 at offsets 224 to 600"
+    assert f"unclean-election, 2026-11-21 09:25:04 to 09:25:21 UTC: {lost}" in text
+    assert text.index(lost) < text.index("lost-write") < text.index("Assumptions")  # a reader wants the incident first
     assert "orders-0 at offsets 255 to 630" in text
     assert len(result.output.splitlines()) <= 40
     # The last line names the folder, however long its path is.
