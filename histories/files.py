@@ -148,6 +148,11 @@ def head_of(path: Path) -> bytes:
     return bytes(head[: max(HEAD_BYTES, head.find(b"\n"))])
 
 
+def is_tar(head: bytes) -> bool:
+    """Whether a file with these first bytes (decompressed) is a tar archive. It holds whole texts, as a log does."""
+    return head[257:].startswith((b"ustar\0", b"ustar  \0"))
+
+
 def encoding_of(head: bytes) -> str | None:
     """UTF-16 or UTF-32, by the byte order mark or by the zero bytes of ASCII characters."""
     for mark, encoding in ((b"\xff\xfe\0\0", "UTF-32"), (b"\xff\xfe", "UTF-16"), (b"\xfe\xff", "UTF-16")):

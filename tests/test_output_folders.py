@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -116,10 +118,20 @@ def test_the_error_for_a_file_without_permission_has_advice(
 
 
 def test_a_folder_of_archives_is_to_be_unpacked(tmp_path: Path) -> None:
-    for name in ("broker1.tgz", "broker2.tar.gz", "logs.zip"):
+    for name in ("broker1.tgz", "logs.zip"):
         (tmp_path / name).touch()
+    log = b"[2026-11-20 10:00:00,000] INFO [KafkaServer id=1] started (kafka.server.KafkaServer)\n"
+    with tarfile.open(tmp_path / "broker2.tar.gz", "w:gz") as archive:  # its bytes hold the lines of a broker's log
+        member = tarfile.TarInfo("server.log")
+        member.size = len(log)
+        archive.addfile(member, io.BytesIO(log))
     with pytest.raises(LogjudgeError, match=r"without a history .*; unpack broker1.tgz, broker2.tar.gz, logs.zip$"):
         open_run(tmp_path)
+    for name in ("broker2.tar.gz", "broker2.gz"):
+        (tmp_path / "broker2.tar.gz").rename(tmp_path / name)
+        with pytest.raises(LogjudgeError, match=r"found a tar archive, .*; unpack it"):
+            open_run(tmp_path / name)
+        (tmp_path / name).rename(tmp_path / "broker2.tar.gz")
 
 
 def test_a_folder_of_other_texts_is_no_run(tmp_path: Path) -> None:
@@ -129,6 +141,11 @@ def test_a_folder_of_other_texts_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "b.log").write_text("milk\n")
     with pytest.raises(LogjudgeError, match=r"'shopping list', and 1 more\)"):
         open_run(tmp_path)
+    (tmp_path / "app.log").write_text("2026-11-20 10:00:00,000 INFO sent a\n2026-11-20 10:00:01,000 INFO sent b\n")
+    with pytest.raises(
+        LogjudgeError, match=r"lines of a log without a broker's id, .*; name a broker's log server.log"
+    ):
+        open_run(tmp_path / "app.log")
     (tmp_path / "h.jsonl").write_text("milk\n")  # meant as a history
     with pytest.raises(LogjudgeError, match=r"a\.txt: found a first line like"):
         open_run(tmp_path)

@@ -25,7 +25,10 @@ DATA_OF_ROLES = {
     "consumer": _OF_CONSUMERS,
     "producer+consumer": (*_OF_PRODUCERS, *_OF_CONSUMERS),
 }
-NO_CLIENTS = "no client history: acknowledged writes are not known, so losses cannot be found"
+NO_CLIENTS = (
+    "no client history: acknowledged writes are not known, so losses cannot be found; the acknowledgements in an"
+    " application's log would show them (docs/format.md)"
+)
 
 
 def verdict_of(results: Results) -> dict[str, Any]:
@@ -238,7 +241,9 @@ def _silent_clients(results: Results) -> Iterator[dict[str, Any]]:
     if settings.dialect == "native" and silent:
         lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
         touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
-        sentence = f"run.json names {some(silent)}, but the history has no event of them, so what they did is not known"
+        left_out = " (lines that were left out may have some)" if results.left_out else ""
+        sentence = f"run.json names {some(silent)}, but the history has no event of them{left_out}"
+        sentence += ", so what they did is not known"
         yield assumption("clients recorded", False, sentence, touched)
 
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 
 from ..errors import InputError
-from ..files import encoding_of, file_type_of, reason_of
+from ..files import encoding_of, file_type_of, head_of, is_tar, reason_of
 from ..tables import MAX_OFFSET
 from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, TOPIC_ID_FILE
 from .dump_text import is_dump
@@ -226,7 +226,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
 
 
 def _has_writer(log: Part) -> bool:
-    return writer_of(log.path) is not None or len(logs_in(log)) > 1
+    return not is_tar(head_of(log.path)) and (writer_of(log.path) is not None or len(logs_in(log)) > 1)
 
 
 def _topic_partition(folder: Path) -> tuple[str, int] | tuple[None, None]:

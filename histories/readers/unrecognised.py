@@ -8,7 +8,7 @@ import shlex
 import orjson
 
 from ..errors import shortened
-from ..files import encoding_of
+from ..files import encoding_of, is_tar
 
 _UNPACK = "unpack it, and name the history or folder inside"
 _RECOMPRESS = "decompress it; .gz and .zst are read as they are"
@@ -20,10 +20,14 @@ _MAGICS = (  # first bytes, what they begin, what to do
     (b"\x04\x22\x4d\x18", "data compressed with lz4", _RECOMPRESS),
     (b"SQLite format 3\x00", "a SQLite database", ""),
 )
-_TAR_AT, _TAR = 257, (b"ustar\0", b"ustar  \0")
 _FIELDS = ("process", "type", "f")  # that the native reader recognises
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+_LOG_LINE = re.compile(r"\W?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d.*\b(TRACE|DEBUG|INFO|WARN|ERROR)\b")
+_LOG_HINT = (
+    "name a broker's log server.log; from an application's log, write the acknowledgements as a history"
+    " (docs/format.md, Only acknowledgements)"
+)
 _SHOWN = 40  # characters
 NO_JSON = "a first line that is no JSON"
 _EDN_MAP = re.compile(r"[\s,]*(?:#[\w.]+\s*)?\{\s*:[A-Za-z]")
@@ -31,7 +35,7 @@ _EDN_MAP = re.compile(r"[\s,]*(?:#[\w.]+\s*)?\{\s*:[A-Za-z]")
 
 def is_foreign(head: bytes) -> bool:
     """Whether the first bytes are of an archive or not of UTF-8, so that single lines in it prove no format."""
-    is_archive = head.startswith(tuple(magic for magic, _, _ in _MAGICS)) or head[_TAR_AT:].startswith(_TAR)
+    is_archive = head.startswith(tuple(magic for magic, _, _ in _MAGICS)) or is_tar(head)
     return is_archive or encoding_of(head) is not None
 
 
@@ -40,7 +44,7 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
     for magic, found, hint in _MAGICS:
         if head.startswith(magic):
             return found, hint
-    if head[_TAR_AT:].startswith(_TAR):
+    if is_tar(head):
         return "a tar archive", _UNPACK
     if encoding := encoding_of(head):
         name = shlex.quote(source)
@@ -49,6 +53,8 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
         return "binary data", ""
     if not (lines := head.decode("utf-8", "replace").split("\n", 2)[:2]) or not head.strip():
         return "only blank lines", "nothing was recorded, or the file lost its content"
+    if _LOG_LINE.match(lines[0]):
+        return "lines of a log without a broker's id", _LOG_HINT
     if separator := _separator_of(lines):
         columns = lines[0].rstrip("\r").split(separator)
         return f"a table with {len(columns)} columns, separated by {_SEPARATORS[separator]}", ""
