@@ -70,6 +70,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if rollback_facts(timeline, broker, lost):
         return NOT_THE_CASE  # the records were flushed, so no power failure lost them
+    if lost.last_acked is None:
+        return needs("when the records were acknowledged")
     short = short_log_facts(timeline, broker, lost, lost.first)
     if not short:
         return needs(

@@ -129,11 +129,17 @@ def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
     for cut in timeline.ends:
         if cut.kind != "truncated" or cut.is_noop or cut.time is None:
             continue
-        loads = [(time, end.end) for time, end in timeline.dated_ends(cut.broker, "loaded")]
-        before = [end for time, end in loads if end > cut.end and time <= cut.time]
+        known = [(time, end) for time, end in timeline.dated_ends(cut.broker, "loaded", "followed") if time <= cut.time]
+        before = [end.end for _, end in known if end.end > cut.end and (end.kind == "loaded" or _led(timeline, end))]
         if before and (first := first_removed(timeline.replica_logs, cut.end, before[-1])) is not None:
             cuts.setdefault((first, before[-1]), []).append(cut)
     return cuts
+
+
+def _led(timeline: Timeline, followed: LogEnd) -> bool:
+    """Whether a broker that began to follow led before: what another follower truncates then is in its log, too."""
+    earlier = [term for term in timeline.terms.values() if term.leader and term.epoch < (followed.fact.epoch or 0)]
+    return bool(earlier) and earlier[-1].leader == followed.broker
 
 
 def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
@@ -146,9 +152,12 @@ def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
     last = own if len(own) else logs.batches.filter(snapshot=logs.last)
     if not len(last):
         return None if logs.held else start
-    begun = last.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()["base_offset"]
+    # Compaction removes an epoch's first batches; leader-epoch-checkpoint keeps its start.
+    starts = logs.epochs.filter(snapshot=logs.last).select("leader_epoch", base_offset="start_offset")
+    begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
+    begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
     log_end = last.select(pl.col("last_offset").max() + 1).item()
-    removed = [offset for offset in (*begun, max(log_end, start)) if start <= offset < end]
+    removed = [offset for offset in (*begun["base_offset"], max(log_end, start)) if start <= offset < end]
     return min(removed, default=None)
 
 

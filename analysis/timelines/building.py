@@ -221,7 +221,10 @@ def _from_files(builder: Builder) -> None:
     logs = builder.replica_logs
     name = logs.name
     order = {snapshot: number for number, snapshot in enumerate(logs.snapshots)}
-    for row in sorted(logs.epochs.iter_rows(named=True), key=lambda r: (-order.get(r["snapshot"], 0), r["broker"])):
+    # A follower of a compacted log begins an epoch at the first batch that it fetches, behind the start of the epoch.
+    for row in sorted(
+        logs.epochs.iter_rows(named=True), key=lambda r: (r["start_offset"], -order.get(r["snapshot"], 0), r["broker"])
+    ):
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "

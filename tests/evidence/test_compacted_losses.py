@@ -8,6 +8,9 @@ import shutil
 import logjudge
 import pytest
 
+from .replica_texts import epochs, logs
+from .timelines import UNCLEAN, timeline
+
 
 def with_compacted_topic(source, folder, keys=7):
     """A copy of a run in which the topic is compacted and its sends have keys."""
@@ -45,3 +48,12 @@ def test_without_leader_epochs_they_may_have_come_back_before_compaction(unpacke
     assert not lost_values(found)
     assert found.rules["lost-write"]["verdict"] == "unknown"
     assert found.headline.startswith("Guarantees were broken")
+
+
+def test_an_epoch_begins_where_its_leader_began_it_and_not_where_a_follower_of_the_compacted_log_did():
+    tables = {**logs("1: 0a 5x@1\n2: 0a 5x@1"), "epochs": epochs(("1", 0, 0), ("1", 1, 5), ("2", 0, 0), ("2", 1, 1))}
+    term = timeline(tables, meta=UNCLEAN).terms[1]
+    assert term.start == 1
+    assert [fact.sentence for fact in term.start_facts] == [
+        "broker 2's leader-epoch-checkpoint at the end begins epoch 1 at offset 1"
+    ]

@@ -26,7 +26,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, CUT, LOADED, metadata, server_log, timeline
+from .timelines import AFTER, CUT, LOADED, TWO_LEADS, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -110,13 +110,13 @@ def test_the_incident_is_explained_without_clients_and_controllers(
         assert "starting broker 2 before broker 1 (the last broker to stop starts first)" in explained
 
 
-def logs_of(*batches: tuple[int, int, int | None]) -> ReplicaLogs:
-    """One replica's log of batches (first offset, last offset, leader epoch)."""
+def logs_of(*batches: tuple[int, int, int | None], begun: tuple[tuple[str, int, int], ...] = ()) -> ReplicaLogs:
+    """One replica's log of batches (first offset, last offset, leader epoch), and the `epochs` of its checkpoint."""
     schema = {name: BATCHES[name] for name in ("base_offset", "last_offset", "leader_epoch")}
     rows = pl.DataFrame(list(batches), schema, orient="row")
     place = {"broker": pl.lit("1"), "snapshot": pl.lit(""), "file": pl.lit(f"{0:020d}.log"), "crc_ok": True}
     whole = complete(rows.with_columns(**place, byte=pl.int_range(pl.len())), {**LOCATION, **BATCHES})
-    return replica_logs_of("orders", 0, {"batches": whole})
+    return replica_logs_of("orders", 0, {"batches": whole, "epochs": epochs(*begun)})
 
 
 @pytest.mark.parametrize(
@@ -135,6 +135,11 @@ def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_ther
     batches: list[tuple[int, int, int | None]], first: int | None
 ) -> None:
     assert first_removed(logs_of(*batches), 50, 80) == first
+
+
+def test_records_are_gone_from_where_an_epoch_began_before_compaction() -> None:
+    begun = (("1", 0, 0), ("1", 1, 55))
+    assert first_removed(logs_of((0, 49, 0), (75, 99, 1), begun=begun), 50, 80) == 55
 
 
 @pytest.mark.parametrize(
@@ -246,3 +251,13 @@ OTHER = (41, "INFO Rolled new log segment (x)")
 def test_a_truncation_of_the_copy_on_its_way_is_none_of_the_log(before, is_of_log, line):
     found = timeline(logs("1: 0a 0b\n2: 0a 0b"), events=[server_log("1", *before, (41, line % 0))])
     assert [end.end for end in found.ends_of("1", "truncated")] == ([0] if is_of_log else [])
+
+
+def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_follow() -> None:
+    """As a leader that was paused, and wakes up behind the next one."""
+    follows = FOLLOWS.replace("from offset 1 ", "from offset 40 ")
+    events = [server_log("1", (0, LOADED % 0), (10, follows), (11, CUT % 1))]
+    found = timeline(AFTER, meta=TWO_LEADS, events=events)
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    assert [record["event"] for record in explain_truncations(p)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
