@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..extremes import greatest_from, least_from
+from ..extremes import first_above, greatest_from, least_from
 from .adjacent_runs import with_rewrites
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
@@ -27,7 +27,10 @@ def truncated_sends(p: Partition) -> pl.DataFrame:
 def removed_records(p: Partition) -> pl.DataFrame:
     """Records (offset, value) that a deletion removed before a truncation; `since` (ns) they may have been absent."""
     removed = truncated_sends(p).filter("removed").select("offset", "value")
-    return removed.with_columns(since=pl.Series(p.log_start.since(removed["offset"].to_numpy())))
+    offsets, start = removed["offset"].to_numpy(), p.log_start
+    # The start that removed them may be of a log that was truncated below it since, so that only leaders reported it.
+    reported = first_above(offsets, ((one.offset, one.since) for one in start.reported))
+    return removed.with_columns(since=pl.Series(np.minimum(start.since(offsets), reported)))
 
 
 def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:

@@ -172,6 +172,17 @@ def test_a_leaders_line_dates_a_deletion_before_other_records_took_the_offsets(t
     assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
 
 
+@pytest.mark.parametrize("starts", [(), (0,)], ids=["no log", "the log of the end"])
+def test_a_consumer_passes_nothing_that_was_deleted_before_other_records_took_the_offsets(tmp_path, starts):
+    """The collected log begins at 0 again, so only the line shows the deletion of the first four writes."""
+    reads = f"c:<v0@0 d:<v1@1,v2@2,v3@3 {'nemesis:kill ' * 20}c:<v4@4,v5@5"
+    history = f"{SENDS} {reads} {SENDS.replace('p:v', 'q:w')} final:assign=0 final:<w0@0,w1@1,w2@2,w3@3,w4@4,w5@5"
+    line = MOVED.format(4, "client delete records request")
+    rules, found = judged(bundle(tmp_path, history, starts, logs=[("1", LEADS.format(1) + line)]))
+    assert found.filter(rule="lost-write")["values"].explode().to_list() == ["v4", "v5"]
+    assert rules["poll-skip"] == "valid"
+
+
 def test_a_damaged_first_segment_is_no_sign_of_retention(tmp_path):
     run = bundle(tmp_path, SKIPPED, [6], [("1", LEADS.format(1))])
     (run / "brokers/1/data/x-0/00000000000000000000.log").write_bytes(b"\1" * 200)
