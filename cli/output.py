@@ -22,7 +22,6 @@ COLOURS = {
 }
 MAX_LINES = 40
 MAX_PLACES = 3  # of an incident
-DECISIVE = ("elected-unclean", "truncated")  # kinds of facts that date an incident without lost acknowledged records
 
 
 class Room(NamedTuple):
@@ -143,7 +142,11 @@ def _rule_counts(name: str, rule: dict[str, Any], allowed: Iterable[str]) -> str
 
 def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     """The worst incidents, each with its time, cause and prevention; the report has their sequences of events."""
-    incidents = _incidents_of(report)
+    from ..plots.report.incident_times import when_of
+
+    incidents, started = _incidents_of(report), report["input"]["started_at"]
+    if not started and not report["counts"].get("operations"):
+        started = UNDATED  # brokers' times count from 1970
     violations = [incident for incident in incidents if incident.severity == "violation"]
     shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
     lines: list[str] = []
@@ -151,7 +154,7 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
         name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0]["rule"]
         colour = "yellow" if incident.is_explained and not incident.has_known_cause else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
-        when = _when(incident, report)
+        when = when_of(incident, started)
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}{f', {when}' if when else ''}: "
         text, place = sentence + _where(report, incident), _where(report, incident, 1)
         # A truncated citation or place is useless; the report has them.
@@ -167,29 +170,6 @@ def _incidents_of(report: dict[str, Any]) -> list[Incident]:
     from ..analysis.incidents.incident import from_record
 
     return [from_record(record) for record in report["incidents"]]
-
-
-def _when(incident: Incident, report: dict[str, Any]) -> str:
-    """The time of an incident, to the second in UTC, or in seconds if the start of the run is not known; "" if undated.
-
-    It lasts from the first acknowledgement of a lost record, or else the first decisive fact, to its last fact.
-    """
-    from ..plots.time_axis import clock
-
-    facts = [fact for fact in incident.chain if fact["time"] is not None]
-    decisive = [fact for fact in facts if fact.get("kind") in DECISIVE]
-    times = [lost.first_acked for lost in incident.lost if lost.first_acked is not None]
-    times = times or [fact["time"] for fact in decisive or facts]
-    if not times:
-        return ""
-    first, last = min(times), max([min(times), *(fact["time"] for fact in facts)])
-    started = report["input"]["started_at"] or ("" if report["counts"].get("operations") else UNDATED)
-    begin, end = (clock(started, time)[:-5] for time in (first, last))  # without milliseconds
-    if not begin:
-        return f"{first / 1e9:.1f} to {last / 1e9:.1f} s" if last > first else f"{first / 1e9:.1f} s"
-    if begin == end:
-        return f"{begin} UTC"
-    return f"{begin} to {end[11:] if begin[:10] == end[:10] else end} UTC"
 
 
 def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -> str:

@@ -166,6 +166,9 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
     pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
     assert pictures
     assert all((folder / name).is_file() for name in pictures)
+    glance, around = text.index("![glance]"), text.index("![around")  # each beside what it shows
+    assert text.index("## Root causes") < glance < text.index("## Trigger")
+    assert text.index("## Supporting information") < around < text.index("Assumptions:")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from ...analysis.wording import either, nodes_of, plural, some
 from ...histories.settings import UNDATED
 from ..style import fault_kind
 from ..time_axis import clock
+from .incident_times import when_of
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
 MAX_BLAMED = 3
@@ -52,6 +53,7 @@ class RootCause:
     citation: str
     missing: Sequence[str]
     readings: list[RootCause]
+    when: str = ""  # the time of the incident
 
     @property
     def is_known(self) -> bool:
@@ -69,7 +71,8 @@ def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
         root_cause(None, one["cause"], one["chain"], one["prevented_by"], one["citation"], [], [])
         for one in incident.readings
     ]
-    about = (incident.prevented_by, incident.citation, incident.missing, readings)
+    when = when_of(incident, started_at)
+    about = (incident.prevented_by, incident.citation, incident.missing, readings, when)
     return root_cause(incident, incident.cause, incident.chain, *about)
 
 

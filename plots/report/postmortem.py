@@ -35,6 +35,7 @@ from .incidents import (
 )
 
 MAX_ROOT_CAUSES = 12
+FIRST = ("glance", "offsets", "replicas", "swimlane")  # plots beside the root causes; others are with the findings
 VERDICTS = {
     "valid": "No breach: every guarantee that this run can show was kept.",
     "invalid": "A guarantee was broken.",
@@ -138,7 +139,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "findings_left_out": findings_left_out,
         "breaches": [entry for entry in listed if entry.finding["severity"] == "violation"],
         "totals": {kind: sum(rule[kind] for rule in rules.values()) for kind in ("findings", "permitted", "notes")},
-        "impact": _judged_impact(figures["impact"], skipped),
+        "impact": _known_impact(figures["impact"], skipped, verdict["counts"]),
         "never_received": [_never_received(*row) for row in figures["never_received"]],
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": summary,
@@ -258,20 +259,21 @@ def _never_received(process: str, partition: str, first: int, last: int, count: 
     )
 
 
-def _judged_impact(impact: dict[str, Any], skipped: list[str]) -> dict[str, Any]:
-    """The impact, with None for each number that was not counted because its rule was skipped."""
+def _known_impact(impact: dict[str, Any], skipped: list[str], counts: dict[str, int]) -> dict[str, Any]:
+    """The impact, with words for each number that is not known: its rule was skipped, or no reads are recorded."""
     rules = {"lost": "lost-write", "lost_read": "lost-write", "duplicated": "duplicate"}
-    unjudged = {kind for kind, rule in rules.items() if rule in skipped}
+    words = {"lost_read": "not known"} if impact["lost"] and counts.get("reads") == 0 else {}
+    words |= {kind: "not judged" for kind, rule in rules.items() if rule in skipped}
 
-    def judged(counts: list[int]) -> list[int | None]:
-        return [None if kind in unjudged else count for kind, count in zip(rules, counts, strict=True)]
+    def known(numbers: list[int]) -> list[int | str]:
+        return [words.get(kind, number) for kind, number in zip(rules, numbers, strict=True)]
 
     return {
         **impact,
-        **dict.fromkeys(unjudged),
-        "by_topic": [[name, acknowledged, *judged(counts)] for name, acknowledged, *counts in impact["by_topic"]],
-        "by_producer": [[name, *judged(counts)] for name, *counts in impact["by_producer"]],
-        "by_reader": [] if "lost" in unjudged else impact["by_reader"],
+        **words,
+        "by_topic": [[name, acknowledged, *known(numbers)] for name, acknowledged, *numbers in impact["by_topic"]],
+        "by_producer": [[name, *known(numbers)] for name, *numbers in impact["by_producer"]],
+        "by_reader": [] if "lost" in words else impact["by_reader"],
     }
 
 
@@ -333,7 +335,7 @@ def _environment() -> Any:
     environment.filters.update(
         shown=style.printable,
         md=markdown,
-        number=lambda count: "not judged" if count is None else f"{count:,.0f}",
+        number=lambda count: count if isinstance(count, str) else f"{count:,.0f}",
         duration=duration,
         seconds=lambda ns: f"{ns / 1e9:.3f}",
         place=place_of,
@@ -342,7 +344,7 @@ def _environment() -> Any:
         either=either,
         svg=Markup,  # drawn by logjudge; matplotlib escaped its texts
     )
-    environment.globals["fault_name"] = style.fault_name
+    environment.globals.update(fault_name=style.fault_name, FIRST=FIRST)
     return environment
 
 

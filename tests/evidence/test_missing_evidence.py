@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -168,6 +169,11 @@ def test_without_reads_no_record_is_called_unread(unpacked: Unpack, tmp_path: Pa
     (incident,) = [one for one in result.incidents if one["lost"]]
     assert incident["cause"] == "unclean-election"
     assert incident["headline"] == "597 acknowledged writes were lost: orders-0 at offsets 487 to 1083"
+    result.save(tmp_path / "out", plots=False)
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| lost after being read | not known |" in text
+    assert "| orders | 2,324 | 597 | not known | 0 |" in text
+    assert re.search(r"\nWhen: 2026-\d\d-\d\d [\d:]{8} to [\d:]{8} UTC\.\n", text)
 
 
 def test_acknowledgements_alone_show_the_loss_and_no_other_breach(unpacked: Unpack, tmp_path: Path) -> None:
