@@ -160,18 +160,23 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
     )
 
 
+def acks_clause(acks: str | None) -> str:
+    """A clause on how many replicas an acknowledgement waited for; empty if that is not known."""
+    return "" if acks is None else f" with acks={acks}"
+
+
 def acknowledgement_facts(lost: Lost) -> list[Fact]:
     """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
     first, last = lost.reported_at
     if lost.written is not None or first is None:
         return []
-    acks = f" with acks={next(iter(lost.acks))}" if len(lost.acks) == 1 else ""
+    acks = next(iter(lost.acks)) if len(lost.acks) == 1 else None
     offsets = f"{span(lost.first, lost.last)} of {lost.name}"
     kind = "acknowledged" if lost.committed is None else "committed-transaction"
     what = ACKNOWLEDGEMENTS[kind]
     which = what if last in (None, first) else f"first {what}"
-    text = f"{which}{acks} of {offsets} ({plural(lost.count, 'lost record')})"
-    facts = [Fact(text, kind, first, place=lost.place, partition=lost.name)]
+    text = f"{which}{acks_clause(acks)} of {offsets} ({plural(lost.count, 'lost record')})"
+    facts = [Fact(text, kind, first, place=lost.place, partition=lost.name, acks=acks)]
     if last is not None and last != first:
         facts.append(Fact(f"last {what} of {offsets}", kind, last, place=lost.last_place, partition=lost.name))
     return facts

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...histories.tables import MIN_INT64
-from ..causes.cases import ACKNOWLEDGEMENTS, LostRange
+from ..causes.cases import ACKNOWLEDGEMENTS, LostRange, acks_clause
 from ..wording import plural
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
@@ -31,23 +30,25 @@ def decisive_fact(chain: Sequence[Record]) -> Record | None:
 def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> list[Record]:
     """The facts of all chains in order of time, each once.
 
-    If several ranges of one partition are lost, their acknowledgements become two facts: the first and the last.
+    If chains have the acknowledgements of several ranges of a partition, they become two facts: the first and the last.
     """
     chains = [one["chain"] for one in explanations]
-    ranges = Counter(one.name for one in lost)
-    acknowledged: dict[str, list[Record]] = {}
+    acknowledged: dict[str, dict[Any, Record]] = {}
     facts: dict[Any, tuple[int, Record]] = {}
     for chain in chains:
         latest = MIN_INT64
         for fact in chain:
             latest = latest if fact["time"] is None else fact["time"]
-            if _is_acknowledgement(fact) and ranges[fact["partition"]] > 1:
-                acknowledged.setdefault(fact["partition"], []).append(fact)
+            key = fact["says"], fact["time"], fact["source"], fact["line"]
+            if _is_acknowledgement(fact):
+                acknowledged.setdefault(fact["partition"], {}).setdefault(key, fact)
             else:
-                facts.setdefault((fact["says"], fact["time"], fact["source"], fact["line"]), (latest, fact))
+                facts.setdefault(key, (latest, fact))
     for name, acknowledgements in acknowledged.items():
-        for fact in _first_and_last(name, acknowledgements, [one for one in lost if one.name == name]):
-            facts[name, fact["says"]] = (fact["time"], fact)
+        ranges, shown = [one for one in lost if one.name == name], [*acknowledgements.values()]
+        if len(ranges) > 1 or (ranges and len(shown) > 2):
+            shown = _first_and_last(name, shown, ranges)
+        facts |= {(name, fact["says"]): (fact["time"], fact) for fact in shown}
     # An undated fact, such as a setting, stays behind all facts of the time at which a chain has it.
     return [fact for _, fact in sorted(facts.values(), key=lambda item: (item[0], item[1]["time"] is None))]
 
@@ -64,5 +65,7 @@ def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange])
     last = max((one.last for one in ranges if one.last is not None), default=0)
     which = f"offsets {first} to {last} of {name}"
     what = ACKNOWLEDGEMENTS[ordered[0]["kind"]] if len({fact["kind"] for fact in facts}) == 1 else "acknowledgement"
-    first_fact = {**ordered[0], "says": f"first {what} of {which} ({records})"}
+    acks = {fact["acks"] for fact in facts if "acks" in fact}
+    clause = acks_clause(acks.pop() if len(acks) == 1 else None)
+    first_fact = {**ordered[0], "says": f"first {what}{clause} of {which} ({records})"}
     return [first_fact, {**ordered[-1], "says": f"last {what} of {which}"}]

@@ -60,6 +60,17 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
 
 
 def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
+    """The time (ns) since when the truncated records were written: in their term, after the broker had created its log.
+
+    None if the term is not known.
+    """
+    began = _term_of_records_began(timeline, first, cut)
+    loads = timeline.dated_ends(cut.broker, "loaded")
+    created = [time for time, end in loads if end.is_new and time <= (cut.time or 0)]
+    return None if began is None else max([began, *created])
+
+
+def _term_of_records_began(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
     """The time (ns) at which the term began that had written the truncated records; None if it is not known.
 
     It began below the cut, or there, if the broker led or followed in it before it loaded its log. Where no source has

@@ -14,7 +14,7 @@ HALTED = "halted"  # kind of a broker's last line: it could not write to its log
 RESTART = "restart"  # kind of a start that the history records
 OUT_OF_RANGE = "out-of-range"  # kind of a follower's line: its leader lacked the offset that it fetched
 LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica states the leader's log start
-ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot")
+ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot", "acks")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Fact:
     isr: frozenset[str] | None = None  # the ISR after the event
     offset: int | None = None
     snapshot: str | None = None
+    acks: str | None = None  # of an acknowledgement
     also: tuple[Fact, ...] = ()  # the same event in other files
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .facts import LEADERS_LOG_START, OUT_OF_RANGE, Fact, listed
+from .facts import HALTED, LEADERS_LOG_START, OUT_OF_RANGE, SECOND, Fact, listed
 from .timeline import (
     BrokerEvent,
     Builder,
@@ -337,7 +337,14 @@ def _seen(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
     kind, message = SEEN[row["kind"]]
     for broker in str(fields.get("brokers", row["subject"] or row["broker"])).split(","):
         fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
-        builder.events.append(BrokerEvent(fact, broker, kind))
+        if not (fact.kind == HALTED and _has_halted(builder, fact)):
+            builder.events.append(BrokerEvent(fact, broker, kind))
+
+
+def _has_halted(builder: Builder, fact: Fact) -> bool:
+    """Whether another line reports the same halt: each thread that could not write logs one."""
+    halts = [e.time for e in builder.events if (e.broker, e.fact.kind) == (fact.broker, HALTED)]
+    return any(time is not None and abs(time - (fact.time or 0)) <= SECOND for time in halts)
 
 
 def _active_controller(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

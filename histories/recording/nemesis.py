@@ -45,6 +45,7 @@ class Nemesis:
             **dict.fromkeys(NODE_STEPS, self._change_nodes),
             "isolate": self._isolate,
             "lose-acks": self._lose_acks,
+            "fill-disk": self._fill_disk,
             "heal": lambda _: self._heal_network(),
             "truncate": self._truncate,
             "backup": self._backup,
@@ -115,12 +116,13 @@ class Nemesis:
             ),
             "led": lambda: any(p.leader >= 0 for p in self._partition()),
         }
+        self._wait_until(f"the cluster was not {step['until']}", conditions[step["until"]])
+
+    def _wait_until(self, problem: str, is_done: Callable[[], bool]) -> None:
         end = time.monotonic() + WAIT_SECONDS
-        while not self._is_over() and not conditions[step["until"]]():
+        while not self._is_over() and not is_done():
             if time.monotonic() > end:
-                raise LogjudgeError(
-                    f"the cluster was not {step['until']} within {WAIT_SECONDS:.0f} s, as the scenario expects"
-                )
+                raise LogjudgeError(f"{problem} within {WAIT_SECONDS:.0f} s, as the scenario expects")
             self._sleep(0.1)
 
     def _partition(self) -> list[Any]:
@@ -166,6 +168,21 @@ class Nemesis:
         for heal in heals:
             heal.ok()
         self._network = []
+        self._note()
+
+    def _fill_disk(self, step: Step) -> None:
+        """Let no file of the nodes grow beyond some bytes, and wait until Kafka has ended their processes."""
+        nodes = self._nodes(step)
+        with self.session.recorder.fault("disk-full", nodes=nodes) as fault:
+            self.lab.request("fill-disk", nodes=nodes, bytes=step["bytes"])
+            fault.ok()
+
+        def are_ended() -> bool:
+            states = self.lab.request("status")["nodes"]
+            return all(states[node]["state"] == "ended" for node in nodes)
+
+        self._wait_until(f"the processes of the nodes {', '.join(nodes)} did not end", are_ended)
+        self._states.update(dict.fromkeys(nodes, "dead"))
         self._note()
 
     def _truncate(self, step: Step) -> None:

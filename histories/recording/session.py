@@ -110,7 +110,7 @@ class Session:
         self._bugs: list[BaseException] = []
 
     def make_topics(self, topics: Iterable[Topic]) -> None:
-        """Make the topics, and describe them in run.json."""
+        """Make the topics, and describe them in run.json once every partition has a leader."""
         wanted = list(topics)
         create_topics(self.admin, wanted)
         self.topics = [topic.name for topic in wanted]

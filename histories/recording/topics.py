@@ -39,7 +39,7 @@ class Topic:
 
 
 def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
-    """Make topics and wait until every partition has a leader. Raises LogjudgeError.
+    """Make topics. Raises LogjudgeError.
 
     An existing topic is refused: its earlier records would look like records without a send.
     """
@@ -61,14 +61,6 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
             raise LogjudgeError(
                 f"topic {name}: {late}, so it may exist; are the brokers and the controller up?"
             ) from error
-    end = time.monotonic() + REQUEST_SECONDS
-    for topic in wanted:
-        while not _is_led(admin, topic):
-            if time.monotonic() > end:
-                raise LogjudgeError(
-                    f"topic {topic.name}: no leader after {REQUEST_SECONDS:.0f} s; are enough brokers up?"
-                )
-            time.sleep(0.1)
 
 
 def _refusal(name: str, error: Any) -> UsageError:
@@ -96,10 +88,16 @@ def metadata(admin: Any, topic: str) -> Any:
     return found
 
 
-def _is_led(admin: Any, topic: Topic) -> bool:
-    """Whether every partition of a topic has a leader."""
-    partitions = metadata(admin, topic.name).partitions.values()
-    return len(partitions) >= topic.partitions and all(partition.leader >= 0 for partition in partitions)
+def _led_partitions(admin: Any, topic: Topic) -> Any:
+    """The partitions of a topic by number, as soon as a broker reports a leader of each. Raises LogjudgeError."""
+    end = time.monotonic() + REQUEST_SECONDS
+    while True:
+        found = metadata(admin, topic.name).partitions
+        if len(found) >= topic.partitions and all(partition.leader >= 0 for partition in found.values()):
+            return found
+        if time.monotonic() > end:
+            raise LogjudgeError(f"topic {topic.name}: no leader after {REQUEST_SECONDS:.0f} s; are enough brokers up?")
+        time.sleep(0.1)
 
 
 class BrokerViews:
@@ -173,7 +171,7 @@ def describe_topics(admin: Any, topics: Iterable[Topic]) -> dict[str, dict[str, 
     found: dict[str, dict[str, Any]] = {}
     for topic in topics:
         name = topic.name
-        partitions = metadata(admin, name).partitions
+        partitions = _led_partitions(admin, topic)
         assignment = [[str(broker) for broker in partitions[number].replicas] for number in sorted(partitions)]
         about: dict[str, Any] = {
             "partitions": len(partitions),

@@ -203,7 +203,6 @@ def test_a_topic_that_the_cluster_does_not_make_in_time_is_an_error_with_advice(
             raise ends
 
     admin = SimpleNamespace(create_topics=lambda *_, **__: {"orders": SimpleNamespace(result=result)})
-    monkeypatch.setattr(topics, "_is_led", lambda *_: True)
     made = [topics.Topic("orders", 1, 1)]
     if ends is None:
         topics.create_topics(admin, made)

@@ -32,6 +32,7 @@ STEPS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "resume": NODES,
     "isolate": NODES | {"clients": bool},
     "lose-acks": NODES,
+    "fill-disk": NODES | {"bytes": int},
     "heal": {},
     "truncate": NODES | {"records": int, "partition": int},
     "backup": NODES,
