@@ -121,7 +121,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
         return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])
     folders = metadata_lost.facts_of_leftovers(timeline, lost)
     if found.cause == "unknown":
-        return replace(found, missing=[*found.missing, *(f"why it is no replica: {one.sentence}" for one in folders)])
+        aside = (f"why a broker no longer used a folder as its replica (server.log): {one.sentence}" for one in folders)
+        return replace(found, missing=[*found.missing, *aside])
     return replace(found, chain=[*found.chain, *folders])
 
 

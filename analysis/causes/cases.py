@@ -49,6 +49,7 @@ class Attempt:
 
 
 NOT_THE_CASE = Attempt()
+LEADER_FILES = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"  # that prove a leader
 
 
 def needs(*missing: str) -> Attempt:

@@ -53,7 +53,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader had truncated the records to its high watermark before a clean election."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
-        return needs("the version of Kafka, or the format of the log's batches")
+        return needs("the version of Kafka (server.log, run.json), or the format of the log's batches (segments)")
     if not old_format:
         return NOT_THE_CASE
     if own := _truncated_above_facts(timeline, lost):
@@ -98,7 +98,7 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
-        return needs("the version of Kafka, or the format of the log's batches")
+        return needs("the version of Kafka (server.log, run.json), or the format of the log's batches (segments)")
     terms = _final_terms(timeline)
     if not old_format or not terms:
         return NOT_THE_CASE

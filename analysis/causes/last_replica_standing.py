@@ -71,7 +71,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if rollback_facts(timeline, broker, lost):
         return NOT_THE_CASE  # the records were flushed, so no power failure lost them
     if lost.last_acked is None:
-        return needs("when the records were acknowledged")
+        return needs("when the records were acknowledged (a client history)")
     short = short_log_facts(timeline, broker, lost, lost.first)
     if not short:
         return needs(

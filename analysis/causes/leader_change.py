@@ -11,7 +11,7 @@ from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND, Fact, listed
 from ..timelines.timeline import UNCLEAN, Term, Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, needs
+from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
 from .replica_history import (
     had_records,
@@ -81,7 +81,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     if old is not None and _began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
-    leader = f"the leader of {lost.name} when the records were acknowledged"
+    leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (now == old.epoch or (then is None and now is None)):
         stale = _stale_leader(timeline, lost, old)
@@ -89,7 +89,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
-    election = f"the election after which {lost.name} lacked offset {lost.first}"
+    election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
 

@@ -65,7 +65,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
         others = f"{brokers(electable)}, which could have been elected in epoch {new.epoch}"
-        return needs(f"why {others}, lacked the records")
+        return needs(f"why {others}, lacked the records (server.log)")
     had = had_records(timeline, new.leader, lost) or was_above(timeline, new.leader, lost)
     once_had = change.old_leader == new.leader or had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}

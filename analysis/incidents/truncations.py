@@ -112,10 +112,10 @@ def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Reco
         is_shown = any(_shows_removal(timeline, broker, term) for broker in electable & collected)
         if not term.elected_uncleanly or term.epoch in explained or is_shown or not elected:
             continue
-        missing = "server.log, or an earlier copy of the log," if electable & collected else "log"
-        in_sync = f" ({brokers(sorted(electable))})" if electable else ""
+        missing = "server.log or an earlier copy of the log" if electable & collected else "log"
+        in_sync = " or ".join(f"broker {name}" for name in sorted(electable)) or "a broker"
         event = f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch}"
-        text = f"{event}; which records it lacked is not known without the {missing} of a broker that was{in_sync}"
+        text = f"{event}; the {missing} of {in_sync}, which was in sync, would show which records it lacked"
         found = Explanation("unclean-election", elected, no_unclean_election(timeline, term.time), CITATION)
         yield {"findings": [], "event": event, "says": text, "lost": None, **found.record()}
 

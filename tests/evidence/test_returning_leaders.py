@@ -108,7 +108,10 @@ def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(end, caus
     explained = explain_loss(timeline(AFTER, meta=meta, events=events, faults=faults), lost())
     assert explained.cause == cause
     if cause == "unknown":
-        assert "why broker 1, which could have been elected in epoch 1, lacked the records" in explained.missing
+        assert (
+            "why broker 1, which could have been elected in epoch 1, lacked the records (server.log)"
+            in explained.missing
+        )
 
 
 def test_a_replica_that_was_killed_too_is_no_eligible_leader():
