@@ -9,7 +9,8 @@ Needs: a log of the broker that leads afterwards, copied while it was down, with
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
 (everything below it was flushed); a fault in the history that replaced its log, or cut it after a shutdown, and no
 power failure; a line of its next start which shows that it had been shut down in order (all logs were flushed); or a
-line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old.
+line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
+a registration with none of the log.dirs that it had before (the directory.id of each, since Kafka 3.7).
 Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
 cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
 may stand for a tail that had not been flushed.
@@ -206,7 +207,9 @@ def _replacement_facts(
     if lost_power(timeline, broker, lost.stored_at, until):
         return []
     faults = _log_replacement_facts(timeline, broker, lost, since, until)
-    return faults or _clean_start_facts(timeline, broker, since, until) or _empty_disk_facts(timeline, lost, short)
+    new_disks = [fact for fact in timeline.new_disks if fact.broker == broker and since <= (fact.time or 0) <= until]
+    found = faults or _clean_start_facts(timeline, broker, since, until) or new_disks[:1]
+    return found or _empty_disk_facts(timeline, lost, short)
 
 
 def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fact]:

@@ -92,6 +92,7 @@ def _undated_last(one: LogEnd | BrokerEvent | Move | Fact) -> tuple[bool, int]:
 def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     """Adds facts of the metadata log."""
     previous: dict[str, Any] | None = None
+    directories: dict[str, set[str]] = {}  # by broker, as it registered last
     if (first := formatting_record(metadata)) is not None:
         message = "the metadata log that the cluster has at the end of the run began, without any topic"
         source = (builder.at(first["time"]), first["file"], None, first["byte"])
@@ -108,13 +109,24 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
             builder.topic_changes.append(Fact(message, kind, time, source=row["file"], byte=row["byte"]))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
-            broker = str(row["broker_id"])
-            event, kind, message = BROKERS[row["kind"]]
-            fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
-            builder.events.append(BrokerEvent(fact, broker, event))
+            _broker_row(builder, row, directories, time)
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous, time)
             previous = row
+
+
+def _broker_row(builder: Builder, row: dict[str, Any], directories: dict[str, set[str]], time: int | None) -> None:
+    """Adds a broker's start, or its fencing, and updates its log.dirs."""
+    broker, own = str(row["broker_id"]), set(row["directories"] or ())
+    event, kind, message = BROKERS[row["kind"]]
+    has_new_disks = bool(own) and not own & directories.get(broker, own)
+    message += ", with none of the log.dirs that it had before (directory.id)" if has_new_disks else ""
+    fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
+    builder.events.append(BrokerEvent(fact, broker, event))
+    if has_new_disks:
+        builder.new_disks.append(fact)
+    if own:
+        directories[broker] = own
 
 
 def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:

@@ -217,6 +217,7 @@ class Timeline:
     deletions: list[Deletion] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)
     clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
+    new_disks: list[Fact] = field(default_factory=list)  # registrations with none of the broker's log.dirs before
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     controllers: list[Fact] = field(default_factory=list)  # changes of the active controller

@@ -239,6 +239,11 @@ def _of_broker(kind: str, name: str) -> Callable[[Replay, MetadataRecord], None]
     return lambda replay, record: replay.row(record, kind, broker_id=record.data[name])
 
 
+def _register(replay: Replay, record: MetadataRecord) -> None:
+    directories = [str(directory) for directory in record.data.get("logDirs") or ()]
+    replay.row(record, "register", broker_id=record.data["brokerId"], directories=directories)
+
+
 def _registration_change(replay: Replay, record: MetadataRecord) -> None:
     # BrokerRegistrationFencingChange: 1 fences, -1 unfences; the shutdown field only ever rises to 1.
     change = record.data.get("fenced") or 0
@@ -259,7 +264,7 @@ def _feature(replay: Replay, record: MetadataRecord) -> None:
 
 
 HANDLERS = {
-    "REGISTER_BROKER_RECORD": _of_broker("register", "brokerId"),
+    "REGISTER_BROKER_RECORD": _register,
     "UNREGISTER_BROKER_RECORD": _of_broker("unregister", "brokerId"),
     "TOPIC_RECORD": _topic,
     "PARTITION_RECORD": _partition,

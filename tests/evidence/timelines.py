@@ -23,7 +23,7 @@ def lost(acks="all", first=1, last=1, values=("b",), at=5):
 
 
 def metadata(*changes):
-    """Changes of a partition whose leader is 1 and ISR [1, 2], or of its topic: pairs of seconds and fields."""
+    """Changes of a partition whose leader is 1 and ISR [1, 2], its topic, or brokers: pairs of seconds and fields."""
     topic = MetadataRecord(0, START, "TOPIC_RECORD", {"name": "orders", "topicId": "x"})
     new = {"partitionId": 0, "topicId": "x", "replicas": [1, 2], "isr": [1, 2], "leader": 1}
     first = MetadataRecord(1, START, "PARTITION_RECORD", {**new, "leaderEpoch": 0, "partitionEpoch": 0})
@@ -33,6 +33,8 @@ def metadata(*changes):
 
 
 def _metadata_record(offset, time, fields):
+    if "logDirs" in fields:
+        return MetadataRecord(offset, time, "REGISTER_BROKER_RECORD", fields)
     if "topicName" in fields:
         return MetadataRecord(offset, time, "CLEAR_ELR_RECORD", fields)
     if "value" in fields:
