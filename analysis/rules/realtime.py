@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 import polars as pl
 
 from ...histories.references import LINEARIZABILITY
@@ -41,7 +40,7 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     if not len(appends):
         return
     known = pl.concat([_known_since(p), _ends(p)]).sort("completed", "at", maintain_order=True)
-    breaches = appends_below_known(appends, known)
+    breaches = below_highest_known(appends, known)
     if not len(breaches):
         return
     if clock := foreign_clock(p):
@@ -53,19 +52,19 @@ def realtime_order(p: Partition) -> Iterator[Result]:
         yield _early_appends(p, run, known.row(run["witness"][0], named=True))
 
 
-def appends_below_known(appends: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Appends (offset, invoked) below the highest offset that was known strictly before their invocation.
+def below_highest_known(rows: pl.DataFrame, known: pl.DataFrame, by: str = "offset") -> pl.DataFrame:
+    """Rows (invoked, and `by`) below the greatest `by` that was known strictly before their invocation.
 
-    `known` (offset, completed) is in the order of time. `witness` is the row of it that set this highest offset.
+    `known` (completed, and `by`) is in the order of time. `witness` is the row of it that set this greatest one.
     """
-    highest = pl.col("offset").cum_max()
+    highest = pl.col(by).cum_max()
     earlier = known.with_row_index("row").select(
-        "completed", highest=highest, witness=pl.when(pl.col("offset") == highest).then("row").forward_fill()
+        "completed", highest=highest, witness=pl.when(pl.col(by) == highest).then("row").forward_fill()
     )
     return (
-        appends.sort("invoked", maintain_order=True)
+        rows.sort("invoked", maintain_order=True)
         .join_asof(earlier, left_on="invoked", right_on="completed", allow_exact_matches=False, check_sortedness=False)
-        .filter(pl.col("offset") < pl.col("highest"))
+        .filter(pl.col(by) < pl.col("highest"))
     )
 
 
@@ -185,28 +184,16 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     times in another unit or by another clock.
     """
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
-    if not len(requests):
+    known = pl.concat([_known_since(p).with_columns(end=pl.col("offset") + 1), _ends(p).with_columns(end="offset")])
+    known = known.sort("completed", "at", maintain_order=True)
+    stale = below_highest_known(requests.with_columns(end="offset"), known, "end").sort("invoked", "at")
+    yield from missing_isolation_levels(p, stale.filter(~pl.col("sure"))["process"])
+    sure = stale.filter("sure")
+    if len(sure) and (clock := foreign_clock(p)):
+        yield Unknown(clock)
         return
-    known = _known_since(p).sort("completed", "at", maintain_order=True)
-    highest = np.maximum.accumulate(known["offset"].to_numpy()) if len(known) else np.empty(0, np.int64)
-    done = known["completed"].to_numpy()
-    responses = _ends(p).sort("completed", "at")
-    responded = responses["completed"].to_numpy()
-    greatest = np.append(-1, np.maximum.accumulate(responses["offset"].to_numpy()))
-    for row in requests.iter_rows(named=True):
-        index = int(np.searchsorted(done, row["invoked"], "left")) - 1
-        if index >= 0 and highest[index] >= row["offset"]:
-            witness = known.filter(pl.col("completed") < row["invoked"], offset=int(highest[index]))
-        elif greatest[np.searchsorted(responded, row["invoked"], "left")] > row["offset"]:
-            witness = responses.filter((pl.col("completed") < row["invoked"]) & (pl.col("offset") > row["offset"]))
-        else:
-            continue
-        if len(witness) and not row["sure"]:
-            yield from missing_isolation_levels(p, [row["process"]])
-        elif len(witness) and (clock := foreign_clock(p)):
-            yield Unknown(clock)
-        elif len(witness):
-            yield _stale(p, row, witness.row(0, named=True))
+    for row in sure.iter_rows(named=True):
+        yield _stale(p, row, known.row(row["witness"], named=True))
 
 
 def _stale(p: Partition, row: Row, witness: Row) -> Finding:
