@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 import click
@@ -36,9 +37,7 @@ def command(name: str | None, markdown: bool) -> None:
         rule = ALL_RULES[name]
         click.echo(f"{click.style(rule.name, bold=True)}: {rule.summary}")
         for heading, text in rule.texts:
-            click.echo(
-                "\n" + textwrap.fill(f"{heading}: {text}", 92).replace(heading, click.style(heading, bold=True), 1)
-            )
+            click.echo("\n" + _filled(f"{heading}: {text}").replace(heading, click.style(heading, bold=True), 1))
         click.echo(f"\nSource: {rule.source.title}\n  {rule.source.url}")
         if rule.example:
             click.echo(f"\nExample: {rule.example}\n")
@@ -47,6 +46,12 @@ def command(name: str | None, markdown: bool) -> None:
         raise UsageError(f"{name} is a cause, not a rule; `logjudge causes {name}` explains it")
     else:
         raise unknown_name("rule", name, ALL_RULES, "`logjudge rules`")
+
+
+def _filled(text: str) -> str:
+    """A text of paragraphs and items, each filled to lines of at most 92 letters."""
+    lines = text.splitlines()
+    return "\n".join(textwrap.fill(line, 92, subsequent_indent="  " * line.startswith("- ")) for line in lines)
 
 
 def document() -> str:
@@ -64,11 +69,16 @@ def _section(rule: Rule) -> str:
     judged = "native histories and Jepsen's" if "jepsen" in rule.judges else "native histories"
     return (
         f"## {rule.name}\n\n{rule.summary}.\n\n"
-        + "".join(f"- **{heading}**: {text}\n" for heading, text in rule.texts)
+        + "".join(f"- **{heading}**: {_nested(text)}\n" for heading, text in rule.texts)
         + f"- **Source**: [{rule.source.title}]({rule.source.url})\n"
         + (f"- **Example**: `{rule.example}`\n" if rule.example else "")
         + f"- **Judges** {judged if rule.example else 'broker files'}\n"
     )
+
+
+def _nested(text: str) -> str:
+    """A text in Markdown within an item of a list: its own items are below that, a later paragraph has its own."""
+    return re.sub(r"\n(?!- )", "\n\n  ", text).replace("\n- ", "\n  - ")
 
 
 _LINEARIZABILITY = """

@@ -55,11 +55,14 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     Where a seek or a committed offset chose the first position, nothing was skipped. Retention, delete-records or
     compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
     group.
-    Unknown when: Only other groups recorded handle events. A poll of a member without a known outcome may have returned
-    the record. A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
-    Only __consumer_offsets shows the commit, and a member of the group recorded nothing. run.json does not set group.id
-    of a producer that commits in transactions, and some process handled the record. Compaction may have removed it:
-    run.json does not set cleanup.policy, a later record has its key, and the final reads did not return it.
+    Unknown when: One of these holds:
+    - Only other groups recorded handle events.
+    - A poll of a member without a known outcome may have returned the record.
+    - A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
+    - Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
+    - run.json does not set group.id of a producer that commits in transactions, and some process handled the record.
+    - Compaction may have removed the record: run.json does not set cleanup.policy, a later record has its key, and the
+      final reads did not return it.
     """
     recorders = p.context.filter(kind="handles")["process"]
     offsets = p.entries["offset"].to_numpy()

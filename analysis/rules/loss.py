@@ -48,27 +48,37 @@ def lost_write(p: Partition) -> Iterator[Result]:
     """One finding for each run of adjacent lost sends with the same acks.
 
     Breach: A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of these
-    proves it: (1) its offset later holds another value; (2) a later end offset is at or below its offset, and no end
-    offset or send since goes beyond it; (3) the final reads pass its offset without it; (4) the final reads reach the
-    end without it, after a consumer had read it; (5) no final read returned it, and acknowledged-absent finds it
-    missing from the brokers' last logs. In a run without final reads: no consumer read it, though one consumer read
-    before and behind it and no other value at its offset, and the leader's log lacks it. A consumer that read the value
-    before it vanished does not excuse the loss. A tombstone is identified by its offset.
-    Not a breach: Retention, delete-records, or compaction by key removed the record. A deletion did so before a
-    truncation, if the log start is known to have passed the offset after the acknowledgement and the last read, and
-    before the other record was sent or the lower end was requested. Compaction removes no tombstone while an earlier
-    record of its key is there. acks=0 acknowledges nothing. Without final reads: the leader's log at the end holds the
-    value, at whatever offset. One consumer that passes over a value is a poll-skip. Under acks=1 a loss can follow from
-    the configuration, but it stays a violation unless --allow lost-write:acks=1 accepts it.
-    Unknown when: The run has no final reads. A poll without a known outcome may have read the value, or one that is
-    missing, as two lines of the history could not be read. An open transaction may hide it from read_committed final
-    reads, unless the brokers' last logs lack it. A deletion that is not certain may have removed it: its outcome is
-    unknown, it goes beyond the log's end, later reads contradict it, or it overlaps the first sign of a truncation.
-    Retention may have removed it: all records below are older than retention.ms, or the log is limited in size. The log
-    start passed it while it was younger than retention.ms in run.json, and no request, other setting or line of a
-    broker explains that. A tombstone is missing, or a record with a later one of its key, and run.json does not set
-    cleanup.policy. On a compacted topic another record of its key may be the later one; or the log was truncated, and
-    may have come back and been compacted, unless the offset's leader epoch in the last leader's log is later.
+    proves it:
+    - Its offset later holds another value.
+    - A later end offset is at or below its offset, and no end offset or send since goes beyond it.
+    - The final reads pass its offset without it.
+    - The final reads reach the end without it, after a consumer had read it.
+    - No final read returned it, and acknowledged-absent finds it missing from the brokers' last logs.
+    - In a run without final reads: no consumer read it, though one consumer read before and behind it and no other
+      value at its offset, and the leader's log lacks it.
+    A consumer that read the value before it vanished does not excuse the loss. A tombstone is identified by its offset.
+    Not a breach: One of these explains it:
+    - Retention, delete-records, or compaction by key removed the record. Compaction removes no tombstone while an
+      earlier record of its key is there.
+    - A deletion removed it before a truncation: the log start is known to have passed the offset after the
+      acknowledgement and the last read, and before the other record was sent or the lower end was requested.
+    - acks=0 acknowledges nothing.
+    - Without final reads: the leader's log at the end holds the value, at whatever offset.
+    - One consumer that passes over a value is a poll-skip.
+    Under acks=1 a loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1
+    accepts it.
+    Unknown when: The run has no final reads, or one of these may explain the absence:
+    - A poll without a known outcome may have read the value, or one that is missing, as two lines of the history could
+      not be read.
+    - An open transaction may hide it from read_committed final reads, unless the brokers' last logs lack it.
+    - A deletion that is not certain may have removed it: its outcome is unknown, it goes beyond the log's end, later
+      reads contradict it, or it overlaps the first sign of a truncation.
+    - Retention may have removed it: all records below are older than retention.ms, or the log is limited in size.
+    - The log start passed it while it was younger than retention.ms in run.json, and no request, other setting or line
+      of a broker explains that.
+    - A tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy.
+    - On a compacted topic another record of its key may be the later one; or the log was truncated, and may have come
+      back and been compacted, unless the offset's leader epoch in the last leader's log is later.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     Unknown if a line was left out.
     """

@@ -281,11 +281,13 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     committed the partition that another member held in the same generation, from before the commit until after it. Or,
     with KIP-848, a member committed the partition after another got it in a later epoch, and had not given it up. The
     generation of a commit is what the client reports after it.
-    Not a breach: The commit began before anyone had the newer generation. The member joined after it, so the group's
-    generations have begun anew, as when all its offsets expire. An automatic commit is recorded after it happened: it
-    counts from its process's automatic commit before it. In a group with a member of KIP-848's protocol, by run.json or
-    by its records in __consumer_offsets, all members have epochs of their own, also those of the classic protocol, so
-    another member's later epoch alone says nothing. That holds, too, if the group was converted during the run.
+    Not a breach: One of these explains it:
+    - The commit began before anyone had the newer generation.
+    - The member joined after it, so the group's generations have begun anew, as when all its offsets expire.
+    - An automatic commit is recorded after it happened: it counts from its process's automatic commit before it.
+    - The group has a member of KIP-848's protocol, by run.json or by its records in __consumer_offsets. Then each
+      member has an epoch of its own, so another member's later epoch proves nothing. This holds also for members of the
+      classic protocol, and if the group was converted during the run.
     Unknown when: The group's generations go back, as they do after its metadata is lost. run.json does not set group.id
     of a member.
     In Jepsen histories: Not judged: its histories have no generations.

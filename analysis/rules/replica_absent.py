@@ -43,11 +43,13 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
     truncation, as in lost-write. Compaction does not, if the leader epoch of the record's offset in the leader's log
     began after the acknowledgement: a truncation removed the record.
-    Unknown when: The topic is compacted and the offset of a tombstone of the key is not known. A recorded deletion may
-    have removed the record before a truncation. The log is damaged there. Remote storage (KIP-405) may have the record,
-    and no final read returned it. The last leader is not known and not all logs were collected. The logs were copied at
-    an unknown time, or before the run ended. Without final reads: the record is behind the end of the logs, which hold
-    neither a record nor a leader epoch from after its acknowledgement, and no broker reported that end afterwards.
+    Unknown when: One of these holds:
+    - A recorded deletion before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
+    - Remote storage (KIP-405) may have the record, and no final read returned it.
+    - The log is damaged there, or the last leader is not known and not all logs were collected.
+    - The logs were copied at an unknown time, or before the run ended.
+    - Without final reads: the record is behind the end of the logs, which hold neither a record nor a leader epoch from
+      after its acknowledgement, and no broker reported that end afterwards.
     """
     # A transaction's sends share a place, so each send has a number.
     acked = with_rewrites(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")

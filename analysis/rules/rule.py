@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from inspect import cleandoc
 from typing import Any, Literal, NamedTuple, ParamSpec
 
 import polars as pl
@@ -235,12 +236,22 @@ class Rule:
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
-        """The heading and the sentences of each of its four parts."""
+        """The heading and the text of each of its four parts, a line for each paragraph and each item of a list."""
         return tuple((heading, getattr(self, name)) for name, heading in HEADINGS.items())
 
 
 def _texts_in(docstring: str | None) -> dict[str, Any]:
     """The parts of a rule's text in a docstring: each begins a line with its heading and a colon."""
     _, *found = re.split(rf"^ *({'|'.join(HEADINGS.values())}): ", docstring or "", flags=re.MULTILINE)
-    texts = {heading: " ".join(text.split()) for heading, text in zip(found[::2], found[1::2], strict=True)}
+    texts = {heading: _with_items(text) for heading, text in zip(found[::2], found[1::2], strict=True)}
     return {name: texts[heading] for name, heading in HEADINGS.items() if heading in texts}
+
+
+def _with_items(text: str) -> str:
+    """A text with a line for each paragraph and each item. An item begins with a dash; its other lines are indented."""
+    lines: list[str] = []
+    for line in cleandoc(text.rstrip()).splitlines():
+        is_item = line.startswith("- ")
+        continues = bool(lines) and not is_item and lines[-1].startswith("- ") == line.startswith("  ")
+        lines = [*lines[:-1], f"{lines[-1]} {line.strip()}"] if continues else [*lines, line.strip()]
+    return "\n".join(lines)

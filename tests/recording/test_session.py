@@ -195,9 +195,7 @@ def test_the_metadata_of_most_brokers_decides(
 
 
 @pytest.mark.parametrize("ends", [TimeoutError(), None])
-def test_a_topic_that_the_cluster_does_not_make_in_time_is_an_error_with_advice(
-    ends: Exception | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_topic_that_the_cluster_does_not_make_in_time_is_an_error_with_advice(ends: Exception | None) -> None:
     def result(_: float) -> None:
         if ends is not None:
             raise ends
