@@ -18,7 +18,7 @@ from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
-from .options import AnyPath, Choice, LocalPath, complete_names, from_formats
+from .options import AnyPath, Choice, FormatAndFile, LocalPath, complete_names, from_formats
 from .output import render
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
@@ -100,7 +100,14 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
 )
 @from_formats(*CHECKED)
 @click.option("--json", "as_json", is_flag=True, help="Print only verdict.json.")
-@click.option("--format", "form", type=Choice(["junit", "sarif", "github"]), help="Print for a CI system.")
+@click.option(
+    "--format",
+    "forms",
+    metavar="[junit|sarif|github][=FILE]",
+    multiple=True,
+    type=FormatAndFile(["junit", "sarif", "github"]),
+    help="Print for a CI system; FORMAT=FILE writes a file. May be repeated.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")
 @click.option("--open", "opens", is_flag=True, help="Open report.html in a browser.")
 @click.option("--only", metavar="RULE", help="Judge only this rule; may be repeated.", **RULE)
@@ -161,8 +168,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")
-    if options["as_json"] and options["form"]:
-        raise UsageError(f"found --json and --format {options['form']}, expected one of them: both print to stdout")
+    options["form"] = _printed_form(options)
     rules = select_rules(options["only"], options["skip"], options["allow"])
     tasks = _tasks(runs, out, rules, options)
     has_index = len(runs) > 1 and not is_uri(out or "")
@@ -188,6 +194,16 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
+def _printed_form(options: dict[str, Any]) -> str | None:
+    """The format that is printed. Raises UsageError if stdout would get two."""
+    printed = [form for form, file in options["forms"] if file is None]
+    both = [*(["--json"] if options["as_json"] else []), *(f"--format {form}" for form in printed)]
+    if len(both) > 1:
+        hint = f"; --format {printed[-1]}=FILE writes a file"
+        raise UsageError(f"found {' and '.join(both)}, expected one of them: both print to stdout{hint}")
+    return printed[0] if printed else None
+
+
 def _tasks(runs: tuple[str, ...], out: str | None, rules: tuple[str, ...], options: dict[str, Any]) -> list[Task]:
     """A task for each run. The results of a single run go to --out, those of several to folders below it."""
     names, base = names_of(runs), (out or DEFAULT_OUT).rstrip("/")
@@ -200,7 +216,7 @@ def _judge_tasks(tasks: list[Task], engine: Engine) -> Iterator[Judged]:
     """The tasks in their order. An error of one does not stop the others, unless they would fail like it."""
     if engine.name == Engine.name and are_for_processes([task.path for task in tasks]):
         yield from judge_in_processes(tasks, engine)
-    elif len(tasks) == 1 and not tasks[0].options["form"]:
+    elif len(tasks) == 1 and not tasks[0].options["forms"]:
         yield judge(tasks[0], engine)
     else:
         for task in tasks:
@@ -247,7 +263,14 @@ def _print_for_machines(judged: list[Judged], options: dict[str, Any]) -> None:
         content = [*reports, *failures]
         json.dump(content if len(judged) > 1 else content[0], sys.stdout, indent=2)
         sys.stdout.write("\n")
-    elif options["form"]:
+    for form, file in options["forms"]:
         from .formats import FORMATS
 
-        click.echo(FORMATS[options["form"]](judged))
+        text = FORMATS[form](judged)
+        if file is None:
+            click.echo(text)
+            continue
+        try:
+            Path(file).write_text(f"{text}\n", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(f"--format {form}={file}: cannot write ({error.strerror})") from error

@@ -24,7 +24,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
 from .options import Choice, LocalPath, complete_names, quiet_option
-from .simulate import option, summary, warn
+from .simulate import VARIANT_HELP, option, summary, warn
 
 # A simulated run is small, and the local engine needs no Java.
 AS_LOCAL = {"engine": "local"}
@@ -55,7 +55,7 @@ def list_all() -> None:
             click.echo(f"  {one.name:<{width}}  {one.title}")
 
 
-@command.command("run")
+@command.command("run", epilog=VARIANT_HELP)
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete_names(names))
 @click.option("--variant", type=Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
 @click.option("--seed", type=int, help="A seed, instead of the scenario's.")

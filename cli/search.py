@@ -31,7 +31,7 @@ from .main import EXIT_BREACH, EXIT_VALID
 from .options import Choice, NewFile, complete_names, quiet_option
 from .progress import Progress
 from .scenarios import picture
-from .simulate import option
+from .simulate import VARIANT_HELP, listed, option
 
 CHUNK = 100  # seeds in one piece of work, so that progress is shown from the first seconds on
 SECOND = 1_000_000_000  # ns
@@ -65,7 +65,10 @@ def _space_options(command: Command) -> Command:
     return with_space
 
 
-@click.command("search")
+_INVARIANT_HELP = listed("Invariants", {name: invariant.text for name, invariant in INVARIANTS.items()})
+
+
+@click.command("search", epilog=f"{VARIANT_HELP}\n\n{_INVARIANT_HELP}")
 @_space_options
 @click.option(
     "--invariant",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,18 @@ from ..models.replication.variants import VARIANTS
 from .options import Choice, LocalPath, NewFile, complete_names, quiet_option, setting
 
 
-@click.command("simulate", epilog=f"Settings for --set: {', '.join(OPTIONS)}.")
+def listed(heading: str, texts: Mapping[str, str]) -> str:
+    """Names with a text each, as a part of a command's help; \\b keeps click from wrapping the lines."""
+    width = max(map(len, texts))
+    return "\n".join(["\b", f"{heading}:", *(f"  {name:{width}}  {text}" for name, text in texts.items())])
+
+
+VARIANT_HELP = listed(
+    "Variants (docs/mechanisms.md has what each breaks)", {name: variant.summary for name, variant in VARIANTS.items()}
+)
+
+
+@click.command("simulate", epilog=f"{VARIANT_HELP}\n\nSettings for --set: {', '.join(OPTIONS)}.")
 @click.option(
     "--variant", type=Choice(list(VARIANTS)), help="The protocol variant [default: kip-320, or that of the file]."
 )

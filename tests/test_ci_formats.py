@@ -132,3 +132,19 @@ def test_one_run_that_cannot_be_read_is_reported_too(form: str, start: str, tmp_
     assert "no such file" in text
     assert result.stderr.startswith("logjudge: ")
     assert not (tmp_path / "o").exists()
+
+
+def test_one_call_writes_several_formats(tmp_path: Path) -> None:
+    in_sarif, in_junit = tmp_path / "judged.sarif", tmp_path / "judged.xml"
+    to_files = ("--format", f"sarif={in_sarif}", "--format", f"junit={in_junit}")
+    text, result = printed("github", LOSSY, "--out", tmp_path / "o", *to_files)
+    assert result.return_value == 1
+    assert text.startswith("::error title=logjudge::unclean-election-a: INVALID. ")
+    assert json.loads(in_sarif.read_text())["runs"][0]["results"]
+    assert ElementTree.parse(in_junit).getroot().tag == "testsuites"
+    only_files = check(LOSSY, "--out", tmp_path / "o", *to_files)
+    assert "unclean-election-a: INVALID\n" in only_files.output
+    two = check(LOSSY, "--format", "sarif", "--format", "github")
+    assert "found --format sarif and --format github, expected one" in str(two.exception)
+    unwritten = check(LOSSY, "--out", tmp_path / "o", "--format", f"sarif={tmp_path}/absent/x")
+    assert f"--format sarif={tmp_path}/absent/x: cannot write (No such file or directory)" in str(unwritten.exception)

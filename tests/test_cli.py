@@ -359,6 +359,16 @@ def test_doctor_names_a_remedy_for_missing_java(monkeypatch: pytest.MonkeyPatch)
     assert invoke("doctor").return_value == 2
 
 
+def test_without_java_spark_is_refused_before_its_scripts_run() -> None:
+    code = "from logjudge.analysis.engines.spark.session import open_session\nopen_session()"
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={"PATH": "/nonexistent"}, capture_output=True, text=True, check=False
+    )
+    error = "MissingComponentError: Spark needs Java 17 or newer, which was not found; `logjudge doctor` prints how"
+    assert error in found.stderr.splitlines()[-1]
+    assert "JAVA_HOME is not set" not in found.stderr
+
+
 def test_doctor_looks_at_every_dependency(monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         if name == "orjson":

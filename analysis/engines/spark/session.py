@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -50,6 +51,8 @@ def open_session(
     Raises MissingComponentError.
     """
     refuse_unreachable(master, remote)
+    if not remote:
+        _refuse_missing_java()
     with _start_errors(remote or master, conf):
         from pyspark.sql import SparkSession
 
@@ -76,6 +79,7 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
 
     `master` is local[N] or None. Raises MissingComponentError.
     """
+    _refuse_missing_java()
     with _start_errors(master, conf):
         from pyspark import SparkConf, SparkContext
 
@@ -85,6 +89,19 @@ def open_local_context(master: str | None = None, conf: Sequence[tuple[str, str]
         settings |= {**dict(conf), "spark.master": master or "local[*]"}
         with interruptible_start():
             return SparkContext.getOrCreate(SparkConf().setAll([*settings.items()]))
+
+
+def _refuse_missing_java() -> None:
+    """Raises MissingComponentError if Spark's scripts would find no Java: they would print errors of the shell."""
+    home = os.environ.get("JAVA_HOME")
+    contexts = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    is_running = _is_submitted() or getattr(contexts, "_gateway", None) is not None
+    if not is_running and not shutil.which(str(Path(home, "bin", "java")) if home else "java"):
+        where = f" in JAVA_HOME={home}" if home else ""
+        raise MissingComponentError(
+            f"Spark needs Java 17 or newer, which was not found{where}; `logjudge doctor` prints how to install it, and"
+            " --engine local needs neither Spark nor Java"
+        )
 
 
 def _cores(master: str | None) -> str:
