@@ -48,7 +48,7 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     # The longest first, as an incident of several is named by its first.
     for (first, end), alike in sorted(_cuts(timeline).items(), key=lambda cut: cut[0][0] - cut[0][1]):
-        written = _written(timeline, first, alike[0])
+        written = _written(timeline, first, end - 1, alike[0])
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
         who = brokers(sorted({cut.broker for cut in alike}))
@@ -59,21 +59,21 @@ def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
         yield {**about, **explain_loss(timeline, lost).record()}
 
 
-def _written(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
+def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
     """The time (ns) since when the truncated records were written: in their term, after the broker had created its log.
 
     None if the term is not known.
     """
-    began = _term_of_records_began(timeline, first, cut)
+    began = _term_of_records_began(timeline, first, last, cut)
     loads = timeline.dated_ends(cut.broker, "loaded")
     created = [time for time, end in loads if end.is_new and time <= (cut.time or 0)]
     return None if began is None else max([began, *created])
 
 
-def _term_of_records_began(timeline: Timeline, first: int, cut: LogEnd) -> int | None:
-    """The time (ns) at which the term began that had written the truncated records; None if it is not known.
+def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
+    """The time (ns) at which the term began that had written the last truncated records; None if it is not known.
 
-    It began below the cut, or there, if the broker led or followed in it before it loaded its log. Where no source has
+    It began below the cut, or behind it, if the broker led or followed in it before it loaded its log. Where no source has
     the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it had
     the records when that term began, or appended them as the leader. Only before an unclean election: a clean one also
     removes tails that were never committed.
@@ -86,8 +86,8 @@ def _term_of_records_began(timeline: Timeline, first: int, cut: LogEnd) -> int |
     own |= {
         end.fact.epoch for time, end in ends if end.kind == "followed" and time < loaded and end.fact.epoch is not None
     }
-    begun = [term for term in timeline.terms.values() if term.start is not None]
-    wrote = [term for term in begun if (term.start or 0) < first or (term.start == first and term.epoch in own)]
+    begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None]
+    wrote = [term for start, term in begun if start < first or (start <= last and term.epoch in own)]
     if wrote:
         return wrote[-1].time if (wrote[-1].time or 0) <= until else None
     led = [time for time, term in terms if term.leader == cut.broker and not term.has_conflict and time < loaded]

@@ -44,6 +44,8 @@ RELEASES = {
     "4.1": Release("4.1.1", "2.13", _LOG4J_2),
     "4.0": Release("4.0.1", "2.13", _LOG4J_2),
     "3.9": Release("3.9.1", "2.13", _RELOAD4J, has_log4j_2=False),
+    "2.8": Release("2.8.2", "2.13", _RELOAD4J, has_zookeeper=True, has_log4j_2=False),
+    "1.1": Release("1.1.1", "2.12", (*_JAXB, *_RELOAD4J), has_zookeeper=True, has_log4j_2=False),
     "0.10.2": Release("0.10.2.2", "2.12", _JAXB, has_zookeeper=True, has_log4j_2=False, has_idempotence=False),
 }
 DEFAULT = "4.1"

@@ -151,7 +151,7 @@ def zookeeper_properties(port: int, data: Path) -> str:
     """zoo.cfg of a single server."""
     return _properties(
         {"dataDir": data, "clientPortAddress": HOST, "clientPort": port, "tickTime": 500, "maxClientCnxns": 0}
-        | {"minSessionTimeout": 1000, "maxSessionTimeout": 120_000}
+        | {"minSessionTimeout": 1000, "maxSessionTimeout": 120_000, "admin.enableServer": "false"}
     )
 
 
