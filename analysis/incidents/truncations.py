@@ -12,9 +12,10 @@ from ..causes import explain_loss
 from ..causes.cases import Explanation, Lost
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
+from ..partitions.evidence import started_ms
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
-from ..timelines.facts import OUT_OF_RANGE, SECOND
+from ..timelines.facts import MS, OUT_OF_RANGE, SECOND
 from ..timelines.timeline import LogEnd, Term, Timeline
 from ..wording import brokers, span
 
@@ -37,17 +38,17 @@ def explain_truncations(p: Partition) -> list[Record]:
     """
     if p.timeline is None or len(p.sends):
         return []
-    records = [*_explain_cuts(p.timeline)]
+    records = [*_explain_cuts(p.timeline, started_ms(p.settings))]
     explained = {fact["epoch"] for record in records for fact in record["chain"] if "epoch" in fact}
     records += _unclean_elections(p.timeline, explained)
     is_judged = p.topic.startswith("__") or p.context.height > 0
     return [record for record in records if record["cause"] != "unknown"] if is_judged else records
 
 
-def _explain_cuts(timeline: Timeline) -> Iterator[Record]:
+def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Record]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     # The longest first, as an incident of several is named by its first.
-    for (first, end), alike in sorted(_cuts(timeline).items(), key=lambda cut: cut[0][0] - cut[0][1]):
+    for (first, end), alike in sorted(_cuts(timeline, started).items(), key=lambda cut: cut[0][0] - cut[0][1]):
         written = _written(timeline, first, end - 1, alike[0])
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
@@ -73,10 +74,10 @@ def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | No
 def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
     """The time (ns) at which the term began that had written the last truncated records; None if it is not known.
 
-    It began below the cut, or behind it, if the broker led or followed in it before it loaded its log. Where no source has
-    the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it had
-    the records when that term began, or appended them as the leader. Only before an unclean election: a clean one also
-    removes tails that were never committed.
+    It began below the cut, or behind it, if the broker led or followed in it before it loaded its log. Where no source
+    has the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it
+    had the records when that term began, or appended them as the leader. Only before an unclean election: a clean one
+    also removes tails that were never committed.
     """
     until = cut.time or 0
     ends = timeline.dated_ends(cut.broker, "loaded", "followed", "truncated")
@@ -134,16 +135,22 @@ def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:
     return timeline.replica_logs.last in old["snapshot"] or bool((old["last_offset"] >= (term.start or 0)).any())
 
 
-def _cuts(timeline: Timeline) -> dict[tuple[int, int], list[LogEnd]]:
-    """The truncations of each range of offsets that removed records for good: first offset and end."""
+def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list[LogEnd]]:
+    """The truncations of each range of offsets that removed records for good: first offset and end.
+
+    `started` is the start of the run, ms since the epoch.
+    """
     cuts: dict[tuple[int, int], list[LogEnd]] = {}
     for cut in timeline.ends:
         if cut.kind != "truncated" or cut.is_noop or cut.time is None:
             continue
         known = [(time, end) for time, end in timeline.dated_ends(cut.broker, "loaded", "followed") if time <= cut.time]
-        before = [end.end for _, end in known if end.end > cut.end and (end.kind == "loaded" or _led(timeline, end))]
-        if before and (first := first_removed(timeline.replica_logs, cut.end, before[-1])) is not None:
-            cuts.setdefault((first, before[-1]), []).append(cut)
+        known = [(time, end) for time, end in known if end.kind == "loaded" or _led(timeline, end)]
+        before = [(time, end.end) for time, end in known if end.end > cut.end][-1:]
+        for time, end in before:
+            held_ms = None if started is None else started + time // MS
+            if (first := first_removed(timeline.replica_logs, cut.end, end, held_ms)) is not None:
+                cuts.setdefault((first, end), []).append(cut)
     return cuts
 
 
@@ -153,11 +160,12 @@ def _led(timeline: Timeline, followed: LogEnd) -> bool:
     return bool(earlier) and earlier[-1].leader == followed.broker
 
 
-def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
-    """The first offset of a truncated range at which the last logs have no record, or one of a later leader epoch.
+def first_removed(logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None) -> int | None:
+    """The first offset of a truncated range at which the last logs have no record, or another one.
 
-    None if there is none: then the follower fetched the same records again. An epoch that begins within the range
-    wrote other records there; batches before format v2 have no epoch. Without logs it is the first offset.
+    None if there is none: then the follower fetched the same records again. Another record has a leader epoch that
+    begins within the range; before format v2 it was created after the follower had held all truncated ones (`held_ms`,
+    ms since the epoch; None: not known). Without logs it is the first offset.
     """
     own = logs.batches.filter(logs.is_of_leader)
     last = own if len(own) else logs.batches.filter(snapshot=logs.last)
@@ -168,8 +176,20 @@ def first_removed(logs: ReplicaLogs, start: int, end: int) -> int | None:
     begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
     begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
     log_end = last.select(pl.col("last_offset").max() + 1).item()
-    removed = [offset for offset in (*begun["base_offset"], max(log_end, start)) if start <= offset < end]
-    return min(removed, default=None)
+    removed = [*begun["base_offset"], max(log_end, start), *_created_later(last, start, held_ms)]
+    return min((offset for offset in removed if start <= offset < end), default=None)
+
+
+def _created_later(batches: pl.DataFrame, start: int, time: int | None) -> list[int]:
+    """The offsets of batches before format v2 with records that were created after a time (ms).
+
+    Empty if those before the offset `start` were, too: then the producers' clocks are ahead.
+    """
+    if time is None:
+        return []
+    later = batches.filter(pl.col("leader_epoch").is_null(), pl.col("max_timestamp") > time + SECOND // MS)
+    offsets = later["base_offset"].to_list()
+    return [] if any(offset < start for offset in offsets) else offsets
 
 
 def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:

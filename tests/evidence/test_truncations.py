@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_truncations_name_the_records_that_they_removed_for_good(
     found = judged_alone(unpacked, name, tmp_path)
     assert found["verdict"] == "unknown"
     sentences = [cause["says"] for cause in found["causes"]]
-    assert {text.removeprefix("broker 1 truncated ").partition(";")[0] for text in sentences} == removed
+    assert {text.partition(" truncated ")[2].partition(";")[0] for text in sentences} == removed
     assert ("removed records for good" in found["report"]) == bool(removed)
 
 
@@ -135,6 +136,24 @@ def test_records_are_gone_if_the_log_ends_below_them_or_a_later_epoch_wrote_ther
     batches: list[tuple[int, int, int | None]], first: int | None
 ) -> None:
     assert first_removed(logs_of(*batches), 50, 80) == first
+
+
+@pytest.mark.parametrize(
+    ("created", "first"),
+    [
+        ((1_000, 2_000, 3_000), None),  # all before the follower held them: it fetched the same records again
+        ((1_000, 2_000, 9_000), 70),  # written after the truncation
+        ((1_000, 9_000, 9_000), 50),
+        ((9_000, 9_000, 9_000), None),  # the producers' clocks are ahead
+    ],
+)
+def test_records_before_format_v2_are_gone_if_later_ones_have_their_offsets(
+    created: tuple[int, int, int], first: int | None
+) -> None:
+    logs = logs_of((0, 49, None), (50, 69, None), (70, 99, None))
+    logs = replace(logs, batches=logs.batches.with_columns(max_timestamp=pl.Series(created)))
+    assert first_removed(logs, 50, 80, held_ms=5_000) == first
+    assert first_removed(logs, 50, 80) is None
 
 
 def test_records_are_gone_from_where_an_epoch_began_before_compaction() -> None:
