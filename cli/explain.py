@@ -131,8 +131,8 @@ def _no_such_place(text: str, names: list[str]) -> UsageError:
         return UsageError(f"{text} is a topic; name one of its partitions: {some(of_topic, MAX_NAMES)}")
     known = some(names, MAX_NAMES) or "none"
     return UsageError(
-        f"found {text}, which is no value or key of a record in this run, nor one of its partitions; expected one"
-        f" of {known}, with @OFFSET for a record"
+        f"found no record with the value or key {text} (one that was truncated or deleted before the files were copied"
+        f" is not in them), and no partition of this name; expected one of {known}, with @OFFSET for a record"
     )
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 INDEX = "index.html"
 ORDER = ("invalid", "error", "unknown", "not-judged", "valid")  # worst first, as for exit codes
 MAX_LINES = 200
+MAX_VALID = 20  # runs that have a line each
 # File names that are the same in many runs, so they do not identify one.
 GENERIC = frozenset(("history", "run", "brokers", "data", "kafka-logs", "server", "stdout"))
 
@@ -122,20 +123,25 @@ def _reason(run: Judged) -> str:
 
 
 def render(runs: Sequence[Judged], index: Path | None) -> str:
-    """The count of each verdict, then a line for each run, worst first."""
+    """The count of each verdict, then a line for each run, worst first; many valid runs share a line."""
     counts = Counter(run.verdict for run in runs)
     total = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ORDER if counts[verdict])
     ordered = _worst_first(runs)
+    if is_folded := counts["valid"] > MAX_VALID:
+        ordered = ordered[: -counts["valid"]]
     shown = ordered[:MAX_LINES]
-    width = max(len(printable(run.name)) for run in shown)
+    width = max((len(printable(run.name)) for run in shown), default=0)
     columns = min(shutil.get_terminal_size((120, 40)).columns, 160)
     lines = ["", click.style(f"{len(runs)} runs: {total}", bold=True)]
     for run in shown:
         verdict = click.style(f"{run.verdict:10}", fg=COLOURS.get(run.verdict, "red"))
         name = f"{printable(run.name):{min(width, 40)}}"
         lines.append(f"  {verdict} {name}  {clipped(printable(_reason(run)), max(columns - len(name) - 15, 20))}")
-    if len(runs) > len(shown):
-        lines.append(f"  … and {len(runs) - len(shown):,} more")
+    if len(ordered) > len(shown):
+        lines.append(f"  … and {len(ordered) - len(shown):,} more")
+    if is_folded:
+        verdict = click.style(f"{'valid':10}", fg=COLOURS["valid"])
+        lines.append(f"  {verdict} {counts['valid']:,} runs, without a breach")
     reports = [run.report["counts"] for run in runs if run.report]
     if reports and all(counts.get("evidence files") and not counts.get("operations") for counts in reports):
         lines += [

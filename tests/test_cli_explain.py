@@ -121,7 +121,7 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
     assert [(match["partition"], match["offset"]) for match in matches] == [("x-0", 0), ("x-0", 1), (None, None)]
     assert invoke("explain", history, "b").stdout.startswith("x-0@1")
     unknown = str(invoke("explain", history, "nope").exception)
-    assert "found nope, which is no value or key of a record in this run, nor one of its partitions" in unknown
+    assert "found no record with the value or key nope (one that was truncated or deleted before" in unknown
     check(LOSSY, "--out", tmp_path / "out")
     for source in (LOSSY, tmp_path / "out"):
         by_range = invoke("explain", source, "orders-0@255-630")
@@ -139,7 +139,7 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
         ("x-0@abc", "x-0@abc: found 'abc' as offset, expected a number"),
         ("x-0:1", "x-0:1: did you mean x-0@1?"),
         ("x", "x is a topic; name one of its partitions: x-0"),
-        ("y-0@1", "found y-0@1, which is no value or key"),
+        ("y-0@1", "found no record with the value or key y-0@1 "),
     ],
 )
 def test_explain_names_the_form_of_a_place(text: str, expected: str, tmp_path: Path) -> None:

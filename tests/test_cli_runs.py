@@ -12,6 +12,7 @@ from unittest.mock import Mock
 from urllib.parse import unquote
 
 import pytest
+from click import unstyle
 from click.testing import Result
 from command_line import LOSSY, invoke
 from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
@@ -106,6 +107,18 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     assert not page.tags & {"script", "svg", "img", "b onload"}
     assert [unquote(link) for link in page.links] == [f"{name.replace('/', '')}/report.html"]
     assert all(line.isprintable() for line in render(runs, None).replace("\x1b", "").splitlines())
+
+
+@pytest.mark.parametrize(("valid_runs", "expected"), [(20, 22), (21, 3)])
+def test_many_valid_runs_share_a_line_below_the_others(valid_runs: int, expected: int) -> None:
+    report = {"verdict": "valid", "counts": {}, "rules": {}, "assumptions": []}
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    runs = [Judged(name, name, "", began, 1.0, report, "kept") for name in map(str, range(valid_runs))]
+    runs.append(Judged("bad", "bad", "", began, 1.0, {**report, "verdict": "invalid"}, "lost"))
+    lines = unstyle(render(runs, None)).strip().splitlines()
+    assert lines[:2] == [f"{valid_runs + 1} runs: 1 invalid, {valid_runs} valid", "  invalid    bad  lost"]
+    assert len(lines) == expected
+    assert valid_runs == 20 or lines[-1] == "  valid      21 runs, without a breach"
 
 
 def test_folders_of_single_brokers_are_one_run(tmp_path: Path) -> None:

@@ -111,7 +111,9 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
         cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
         if cuts and cuts[-1].end > differing.last:
             own = [*_truncation_to_high_watermark(timeline, cuts[-1]), _own_record_fact(timeline, row, differing)]
-            return Attempt(True, chain(old_format, terms[0].facts[:1], own), PREVENTED_BY)
+            led = [e for e in timeline.ends_of(leader or "", "truncated") if e.time and e.time < (terms[0].time or 0)]
+            before = _truncation_to_high_watermark(timeline, led[-1]) if led and led[-1].end <= differing.first else []
+            return Attempt(True, chain(old_format, before, terms[0].facts[:1], own), PREVENTED_BY)
     return needs(f"the offset to which a follower of broker {leader} truncated when it returned (its server.log)")
 
 

@@ -307,7 +307,8 @@ def test_without_clients_the_brokers_files_are_judged(unpacked: Unpack, tmp_path
     assert "BROKEN clients recorded" in checked.output
     text = (tmp_path / "out" / "report.md").read_text()
     assert "Replicas hold different records at 350 offsets" in text
-    assert "| 2026-11-21 09:52:05.127Z | broker 2 truncated orders-0 from offset 833 to offset 635 |" in text
+    assert "2026-11-21 09:52:05.127Z: broker 2 truncated orders-0 to offset 635 (brokers/2/server.log:363)" in text
+    assert "When: 2026-11-21 09:52:05 to 09:52:28 UTC." in text
     # Without a start of the run all times are those of the brokers.
     assert "2026-11-21 09:52:05.127" in run("timeline", root, "orders-0").output
 
