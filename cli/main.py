@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("show", "Show a record batch that a finding cites."),
     "report": ("report", "Write the report of a judged run again."),
     "plot": ("plot", "Draw one figure of a run."),
+    "values": ("values", "Print the lost messages of a judged run."),
     "rules": ("rules", "List the rules and explain them."),
     "causes": ("causes", "List the causes and explain them."),
     "lint": ("lint", "List the errors in a history, line by line."),

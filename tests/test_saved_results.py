@@ -32,6 +32,16 @@ def test_plot_draws_from_saved_results(saved: Path, tmp_path: Path) -> None:
     assert b"nonmonotonic-poll in orders-0" in target.read_bytes()
 
 
+def test_all_lost_values_are_printed(saved: Path, tmp_path: Path) -> None:
+    findings = pl.read_parquet(saved / "findings.parquet").filter(rule="lost-write")
+    lost = [(f"{row['topic']}-{row['partition']}", value) for row in findings.to_dicts() for value in row["values"]]
+    assert len(lost) == findings["count"].sum() > 0
+    assert [tuple(line.split("\t")) for line in invoke("values", saved).stdout.splitlines()] == lost
+    none = invoke("values", saved, "ownership")
+    assert (none.stdout, none.stderr) == ("", "no breach of ownership was found\n")
+    assert isinstance(invoke("values", tmp_path).exception, InputError)
+
+
 def test_results_from_before_a_column_was_added_are_read(saved: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(saved, tmp_path / "old")
     findings = pl.read_parquet(folder / "findings.parquet")
