@@ -18,7 +18,7 @@ from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, is_quiet, judge, judge_or_report
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
-from .options import AnyPath, Choice, FormatAndFile, LocalPath, complete_names, from_formats
+from .options import AnyPath, Choice, LocalPath, complete_names, from_formats
 from .output import render
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
@@ -55,6 +55,19 @@ class CommandWithRules(click.Command):
             ]
         )
         super().format_epilog(ctx, formatter)
+
+
+FORMS = Choice(["junit", "sarif", "github"])
+
+
+def _forms_and_files(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> list[tuple[str, str | None]]:
+    """FORMAT or FORMAT=FILE: each a format, and its file or None."""
+    parts = [text.partition("=") for text in texts]
+    if lacking := [form for form, given, file in parts if given and not file]:
+        raise click.BadParameter(f"found {lacking[0]}=, expected a file after it", ctx, param)
+    return [(FORMS.convert(form, param, ctx), file or None) for form, _, file in parts]
 
 
 EXITS = {
@@ -103,9 +116,10 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--format",
     "forms",
-    metavar="[junit|sarif|github][=FILE]",
+    metavar=f"[{'|'.join(FORMS.choices)}][=FILE]",
     multiple=True,
-    type=FormatAndFile(["junit", "sarif", "github"]),
+    callback=_forms_and_files,
+    shell_complete=complete_names(lambda: FORMS.choices),
     help="Print for a CI system; FORMAT=FILE writes a file. May be repeated.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only; the exit code is the verdict.")

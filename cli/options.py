@@ -58,24 +58,6 @@ class Choice(click.Choice[str]):
             raise click.BadParameter(error.message.rstrip(".") + close, ctx, param) from error
 
 
-class FormatAndFile(click.ParamType):
-    """One of some formats, alone or as FORMAT=FILE: a tuple of the format, and the file or None."""
-
-    name = "format"
-
-    def __init__(self, formats: list[str]) -> None:
-        self.formats = Choice(formats)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str | None]:
-        form, given, file = str(value).partition("=")
-        if given and not file:
-            raise click.BadParameter(f"found {value!r}, expected a file after =", ctx, param)
-        return self.formats.convert(form, param, ctx), file or None
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return self.formats.shell_complete(ctx, param, incomplete)
-
-
 STDIN = "-"
 _SCRATCH_PREFIX = "logjudge-stdin-"
 _SCRATCH = re.compile(r"\S*/logjudge-stdin-[^/]+/(stdin)")
