@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ..replication.clients.consumer import CLOSED, KILLED
 from ..replication.ports import Membership
@@ -55,84 +55,46 @@ def named_partitions(partitions: Iterable[int]) -> str:
 
 def fault(kind: str, nodes: tuple[str, ...], is_heal: bool, parameters: dict[str, object]) -> str:
     """A fault begins or ends; empty if brokers or consumers report the same."""
-    if kind not in _FAULTS:
-        return ""
-    begin, end = _FAULTS[kind](", ".join(nodes), parameters)
-    return end if is_heal else begin
-
-
-def _partition(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    sides = f"{_node(nodes)} and {_target(nodes, parameters)}"
-    return f"{sides} no longer reach each other", f"{sides} reach each other again"
-
-
-def _one_way(nodes: str, parameters: dict[str, object]) -> tuple[str, str]:
-    messages = f"messages from {_node(nodes)} to {_target(nodes, parameters)}"
-    return f"{messages} are lost", f"{messages} arrive again"
-
-
-def _target(nodes: str, parameters: dict[str, object]) -> str:
-    to = parameters.get("to")
-    others = "all other servers" if nodes[0].isdigit() else "all servers"
-    return _node(", ".join(to)) if isinstance(to, list) else others
+    begin, end = _FAULTS.get(kind, ("", ""))
+    names, to = ", ".join(nodes), parameters.get("to")
+    all_others = "all other servers" if names[:1].isdigit() else "all servers"
+    return (end if is_heal else begin).format(
+        nodes=names,
+        amount=parameters.get("amount", 0),
+        source=_node(names),
+        target=_node(", ".join(to)) if isinstance(to, list) else all_others,
+        controller=f"controller {names}" if nodes else "the active controller",
+    )
 
 
 def _node(names: str) -> str:
     """Brokers and controllers are numbers; clients have names."""
-    return f"node {names}" if names[0].isdigit() else names
-
-
-def _share(parameters: dict[str, object]) -> str:
-    return f"{parameters.get('amount', 0)} of 1000 messages"
+    return f"node {names}" if names[:1].isdigit() else names
 
 
 # The beginning and the end of a fault. Brokers and consumers report their own stops and starts.
-_FAULTS: dict[str, Callable[[str, dict[str, object]], tuple[str, str]]] = {
-    "slow-disk": lambda nodes, parameters: (
-        f"the disk of broker {nodes} is slow: {parameters.get('amount', 0)} ms more for each request",
-        f"the disk of broker {nodes} is no longer slow",
+_FAULTS = {
+    "slow-disk": (
+        "the disk of broker {nodes} is slow: {amount} ms more for each request",
+        "the disk of broker {nodes} is no longer slow",
     ),
-    "add-partitions": lambda *_: ("an administrator adds partitions to the topic", ""),
-    "consumer-seek": lambda nodes, parameters: (
-        f"the application of {nodes} seeks to offset {parameters.get('amount', 0)}",
-        "",
+    "add-partitions": ("an administrator adds partitions to the topic", ""),
+    "consumer-seek": ("the application of {nodes} seeks to offset {amount}", ""),
+    "consumer-pause": ("the process of {nodes} is paused", "{nodes} goes on"),
+    "disk-full": ("the disk of broker {nodes} is full", "the disk of broker {nodes} has room again"),
+    "partition": ("{source} and {target} no longer reach each other", "{source} and {target} reach each other again"),
+    "one-way": ("messages from {source} to {target} are lost", "messages from {source} to {target} arrive again"),
+    "delay": (
+        "messages between broker {nodes} and the others take {amount} ms longer",
+        "messages between broker {nodes} and the others are no longer delayed",
     ),
-    "consumer-pause": lambda nodes, _: (f"the process of {nodes} is paused", f"{nodes} goes on"),
-    "disk-full": lambda nodes, _: (f"the disk of broker {nodes} is full", f"the disk of broker {nodes} has room again"),
-    "partition": _partition,
-    "one-way": _one_way,
-    "delay": lambda nodes, parameters: (
-        f"messages between broker {nodes} and the others take {parameters.get('amount', 0)} ms longer",
-        f"messages between broker {nodes} and the others are no longer delayed",
-    ),
-    "loss": lambda _, parameters: (
-        f"{_share(parameters)} are lost with their connections",
-        "messages are no longer lost",
-    ),
-    "duplication": lambda _, parameters: (f"{_share(parameters)} arrive twice", "messages no longer arrive twice"),
-    "clock-skew": lambda nodes, parameters: (
-        f"the clock of broker {nodes} jumps by {parameters.get('amount', 0)} ms",
-        f"the clock of broker {nodes} jumps back",
-    ),
-    "controller-crash": lambda nodes, _: (
-        f"controller {nodes} crashes" if nodes else "the active controller crashes",
-        "the crashed controller starts again",
-    ),
-    "controller-pause": lambda nodes, _: (
-        f"controller {nodes} is paused" if nodes else "the active controller is paused",
-        "the paused controller resumes",
-    ),
-    "delete-records": lambda _, parameters: (
-        f"an administrator deletes the records below offset {parameters.get('amount', 0)} (DeleteRecords)",
-        "",
-    ),
-    "reassignment": lambda nodes, parameters: (
-        f"an administrator reassigns partition {parameters.get('amount', 0)} to brokers {nodes}",
-        "",
-    ),
-    "cancel-reassignment": lambda _, parameters: (
-        f"an administrator cancels the reassignment of partition {parameters.get('amount', 0)}",
-        "",
-    ),
-    "preferred-election": lambda *_: ("an administrator starts an election of the preferred leaders", ""),
+    "loss": ("{amount} of 1000 messages are lost with their connections", "messages are no longer lost"),
+    "duplication": ("{amount} of 1000 messages arrive twice", "messages no longer arrive twice"),
+    "clock-skew": ("the clock of broker {nodes} jumps by {amount} ms", "the clock of broker {nodes} jumps back"),
+    "controller-crash": ("{controller} crashes", "the crashed controller starts again"),
+    "controller-pause": ("{controller} is paused", "the paused controller resumes"),
+    "delete-records": ("an administrator deletes the records below offset {amount} (DeleteRecords)", ""),
+    "reassignment": ("an administrator reassigns partition {amount} to brokers {nodes}", ""),
+    "cancel-reassignment": ("an administrator cancels the reassignment of partition {amount}", ""),
+    "preferred-election": ("an administrator starts an election of the preferred leaders", ""),
 }

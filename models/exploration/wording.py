@@ -1,5 +1,7 @@
 """The sentences of a narrative about producers and brokers, one for each kind of event. Code never parses them."""
 
+# ruff: noqa: ARG001, ARG005  a sentence gets all details of its event
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -55,10 +57,6 @@ def _set(nodes: tuple[int, ...]) -> str:
     return "{" + ", ".join(str(node) for node in nodes) + "}"
 
 
-def _loaded(node: int, partition: int, end: int, mark: int, was_clean: bool) -> str:  # noqa: ARG001
-    return f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
-
-
 def _leader(node: int, led: Led) -> str:
     how = ", elected uncleanly" if led.is_unclean else ""
     return (
@@ -82,7 +80,7 @@ def _truncate(node: int, cut: Truncated) -> str:
     return f"broker {node} truncates its log from {cut.before} to {cut.after}, {_TRUNCATIONS[cut.reason]}"
 
 
-def _elected(node: int, partition: int, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
+def _elected(node: int, partition: int, old: PartitionState, new: PartitionState) -> str:
     if new.leader < 0:
         return f"no replica can lead: ISR {_set(new.isr)}" + (f", ELR {_set(new.elr)}" if new.elr else "")
     how = "uncleanly " if new.is_unclean else ""
@@ -97,7 +95,7 @@ def _shrink(node: int, shrunk: Shrunk) -> str:
     )
 
 
-def _reassignment(node: int, partition: int, what: str, old: PartitionState, new: PartitionState) -> str:  # noqa: ARG001
+def _reassignment(node: int, partition: int, what: str, old: PartitionState, new: PartitionState) -> str:
     text = f"reassignment {what}: replicas {_set(new.replicas)}"
     text += f", adding {_set(new.adding)}" if new.adding else ""
     return text + (f", removing {_set(new.removing)}" if new.removing else "")
@@ -110,29 +108,31 @@ def _propagated(node: int, quiet: bool) -> str:
 
 # By the kind of a ClusterEvent; the arguments are the node and the details. An empty sentence is left out.
 PARTITION_SENTENCES: dict[str, Callable[..., str]] = {  # their first detail is a partition
-    "loaded": _loaded,
+    "loaded": lambda node, p, end, mark, was_clean: (
+        f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
+    ),
     "leader": _leader,
     "follower": _follower,
     "follows-on": lambda node, followed: f"broker {node} still follows {followed.leader}, in epoch {followed.epoch}",
     "truncate": _truncate,
     "isr-shrink": _shrink,
-    "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",  # noqa: ARG005
+    "isr-updated": lambda node, p, isr, version: f"the ISR of leader {node} is {_set(isr)}",
     "elected": _elected,
-    "retention": lambda node, p, first, start, reason: (  # noqa: ARG005
+    "retention": lambda node, p, first, start, reason: (
         f"broker {node} deletes the segments below offset {start} (retention by {reason})"
     ),
-    "cleaned": lambda node, p, first, end, count: (  # noqa: ARG005
+    "cleaned": lambda node, p, first, end, count: (
         f"broker {node} compacts offsets {first} to {end - 1}, which removes {count} records"
     ),
-    "records-deleted": lambda node, p, offset, low: (  # noqa: ARG005
+    "records-deleted": lambda node, p, offset, low: (
         f"leader {node} completes DeleteRecords below {offset}: the low watermark is {low}"
     ),
-    "delete-timed-out": lambda node, p, offset, low: (  # noqa: ARG005
+    "delete-timed-out": lambda node, p, offset, low: (
         f"leader {node} gives up DeleteRecords below {offset}: the low watermark is still {low}"
     ),
     "reassignment": _reassignment,
-    "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",  # noqa: ARG005
-    "out-of-order": lambda node, p, pid, end, seq, last: (  # noqa: ARG005
+    "removed-replica": lambda node, p, end: f"broker {node} deletes its replica, which ended at {end}",
+    "out-of-order": lambda node, p, pid, end, seq, last: (
         f"leader {node} refuses p{pid}'s sequence number {seq}, as the last was {last}"
     ),
 }
@@ -142,10 +142,10 @@ NODE_SENTENCES: dict[str, Callable[..., str]] = {
     "pause": lambda node: f"broker {node} is paused",
     "resume": lambda node: f"broker {node} resumes",
     "isr-propagated": _propagated,
-    "fenced": lambda node, broker: f"the session of broker {broker} ends",  # noqa: ARG005
-    "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",  # noqa: ARG005
-    "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",  # noqa: ARG005
-    "leaving": lambda node, broker: f"broker {broker} is granted a controlled shutdown",  # noqa: ARG005
+    "fenced": lambda node, broker: f"the session of broker {broker} ends",
+    "fenced-unseen": lambda node, broker: f"the session of broker {broker} ends, without an active controller",
+    "registered-unseen": lambda node, broker: f"broker {broker} registers again, without an active controller",
+    "leaving": lambda node, broker: f"broker {broker} is granted a controlled shutdown",
     "controller": lambda node, epoch: f"controller {node} takes over with controller epoch {epoch}",
     "refused-controller": lambda node, epoch, known: (
         f"broker {node} refuses a controller of epoch {epoch}, as it knows epoch {known}"
