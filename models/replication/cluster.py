@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any, NamedTuple
 
-from .brokers.broker import Broker
+from .brokers.broker import Broker, SharedParts
 from .brokers.replica import Replica
 from .cleaners import cleaners
 from .clients.async_committer import AsyncCommitter
@@ -29,7 +29,7 @@ from .config import Config
 from .controllers.quorum import Quorum
 from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
-from .coordinators.services import CoordinatorLogs, CoordinatorServices
+from .coordinators.services import CoordinatorLogs
 from .coordinators.transaction_ledger import TransactionLedger
 from .copy_ledger import CopyLedger
 from .event_loop import EventLoop
@@ -78,26 +78,22 @@ class Cluster:
         self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
-        inboxes = self.inboxes
-        uids = count(1)  # of appends
-        for broker in self.broker_ids:
-            self.brokers[broker] = Broker(
-                broker,
-                self.network,
-                inboxes,
-                self.quorum,
-                rules,
-                config.for_broker(broker),
-                self.ledger,
-                uids,
-                Random(_draw(rng)),
-                self._on_leader,
-                self.record_state,
-                listener,
-                self.cleaners,
-                partial(CoordinatorServices, inboxes=inboxes, logs=self.coordinator_logs),
-            )
-            inboxes[broker] = self.brokers[broker].inbox.receive
+        shared = SharedParts(
+            network=self.network,
+            inboxes=self.inboxes,
+            controller=self.quorum,
+            rules=rules,
+            ledger=self.ledger,
+            next_uid=count(1).__next__,
+            on_leader=self._on_leader,
+            on_stop=self.record_state,
+            listener=listener,
+            cleaners=self.cleaners,
+            coordinator_logs=self.coordinator_logs,
+        )
+        for node in self.broker_ids:
+            broker = self.brokers[node] = Broker(node, shared, config.for_broker(node), Random(_draw(rng)))
+            self.inboxes[node] = broker.inbox.receive
         self.coordinator = OffsetCoordinator()
         self._make_clients(rng, history)
 

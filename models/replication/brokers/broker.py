@@ -7,11 +7,11 @@ rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import count
+from dataclasses import dataclass
 from random import Random
 
 from ..config import MS, Config
-from ..coordinators.services import CoordinatorServices
+from ..coordinators.services import CoordinatorLogs, CoordinatorServices
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
@@ -47,52 +47,54 @@ TICK = 100 * MS  # Kafka's purgatory reaper wakes every 200 ms, its schedulers a
 REGISTER_AGAIN = 200 * MS  # a refused registration is tried again
 
 
+@dataclass(frozen=True, slots=True)
+class SharedParts:
+    """The parts of a run that all brokers use."""
+
+    network: Network
+    inboxes: Inboxes
+    controller: Controller
+    rules: Rules
+    ledger: Ledger
+    next_uid: Callable[[], int]  # of an append
+    on_leader: OnLeader
+    on_stop: Callable[[], None]
+    listener: Listener | None
+    cleaners: Mapping[int, Cleaner]
+    coordinator_logs: CoordinatorLogs
+
+
 class Broker:
     """One broker. Other parts of the run reach it through `inbox.receive`, `leadership` and the faults' methods."""
 
-    def __init__(
-        self,
-        broker: int,
-        network: Network,
-        inboxes: Inboxes,
-        controller: Controller,
-        rules: Rules,
-        config: Config,
-        ledger: Ledger,
-        uids: count[int],
-        rng: Random,
-        on_leader: OnLeader,
-        on_stop: Callable[[], None],
-        listener: Listener | None,
-        cleaners: Mapping[int, Cleaner],
-        make_coordinators: Callable[..., CoordinatorServices],
-    ) -> None:
+    def __init__(self, broker: int, shared: SharedParts, config: Config, rng: Random) -> None:
+        network, controller, rules, ledger = shared.network, shared.controller, shared.rules, shared.ledger
         self.id = broker
-        self._on_stop = on_stop
+        self._on_stop = shared.on_stop
         self.config = config
         self._rules = rules
         self._controller = controller
         self._rng = rng
         self._ticking, self._due_heartbeat = False, 0
         self.was_clean_stop = True
-        self.process = process = Process(broker, network.loop, listener)
+        self.process = process = Process(broker, network.loop, shared.listener)
         self.replicas: dict[int, Replica] = {}
         metadata: dict[int, PartitionState] = {}
         self.manager = ReplicaManager(self.replicas, config, ledger)
         parts = Parts(process, network, self.manager, rules, config)
-        self.disk = Disk(*parts, rng, ledger, self.stop, cleaners)
+        self.disk = Disk(*parts, rng, ledger, self.stop, shared.cleaners)
         self.isr = IsrManager(*parts, controller, ledger, rng)
         self.threads = RequestThreads(process, config)
-        self.produces = ProduceHandler(*parts, self.disk, ledger, uids.__next__, self.threads)
+        self.produces = ProduceHandler(*parts, self.disk, ledger, shared.next_uid, self.threads)
         self.deletes = DeleteHandler(*parts, controller)
         self.fetches = FetchHandler(*parts, self.isr.expand, self.deletes.complete)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
         self.queries = QueryHandler(*parts, metadata)
-        self.fetchers = FetcherManager(parts, self.disk, inboxes)
+        self.fetchers = FetcherManager(parts, self.disk, shared.inboxes)
         self.leadership = Leadership(
-            *parts, self.isr, self.fetchers, self.produces, self.fetches, self.disk, metadata, on_leader
+            *parts, self.isr, self.fetchers, self.produces, self.fetches, self.disk, metadata, shared.on_leader
         )
-        self.coordinators = make_coordinators(parts, self.produces, metadata)
+        self.coordinators = CoordinatorServices(parts, self.produces, metadata, shared.inboxes, shared.coordinator_logs)
         served: dict[type, Handler] = {
             FetchRequest: self.fetches.handle,
             EpochRequest: self.queries.handle_epochs,
