@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,24 +84,12 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         handled_offsets = np.setdiff1d(offsets[is_passed], missed)
         if len(recorders) and np.isin(handled_offsets, offsets[existed & handled & ~recorded]).any():
             yield Unknown(f"no member of {group} recorded handle events of {p.name}, but other consumers did")
-        if len(missed) and (producers := committing_producers(p, group)):
-            is_elsewhere = np.isin(missed, offsets[_handled_by_any(p, commits)])
-            yield from (MissingSetting(f"group.id of {name}") for name in producers if is_elsewhere.any())
-            missed = missed[~is_elsewhere]
-        is_hidden = indeterminate_polls(p, group.members).hold(missed)
-        if is_hidden.any():
-            yield Unknown(f"a poll of {p.name} by {group} has no known outcome")
-            missed = missed[~is_hidden]
-        open_handles = p.context.filter(group.is_member, kind="handle without records")["process"]
-        is_open = np.isin(missed, p.reads.filter(pl.col("process").is_in(open_handles.implode()))["offset"])
-        if is_open.any():
-            yield Unknown(f"what {some(sorted({*open_handles}))} of {group} handled of {p.name} is not recorded")
-            missed = missed[~is_open]
-        if len(missed) and may_lack_operations(p):
-            is_known = within_polls(p, group.members).hold(missed) & (not recorders.is_in(group.members).any())
-            if not is_known.all():
-                yield Unknown(f"lines that may be of {group} could not be read")
-            missed = missed[is_known]
+        is_doubtful = np.zeros(len(missed), bool)
+        for is_in_doubt, reasons in _doubts(p, group, commits, missed) if len(missed) else ():
+            if (is_in_doubt & ~is_doubtful).any():
+                yield from reasons
+            is_doubtful |= is_in_doubt
+        missed = missed[~is_doubtful]
         # What a commit claims, and what the start of the group skipped, are separate findings.
         claimed, skipped = missed[missed >= first], missed[missed < first]
         is_only_stored = claimed >= greatest(known["offset"], 0)
@@ -111,6 +99,25 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         yield from _claimed_findings(p, group, commits, claimed, handled_offsets)
         if is_reset:
             yield from _skipped_findings(p, group, skipped, handled_offsets)
+
+
+def _doubts(
+    p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets
+) -> Iterator[tuple[Mask, Sequence[Result]]]:
+    """Which of the missed records a member may have handled all the same, and why this is not known."""
+    if producers := committing_producers(p, group):
+        by_any = p.entries["offset"].to_numpy()[_handled_by_any(p, commits)]
+        yield np.isin(missed, by_any), [MissingSetting(f"group.id of {name}") for name in producers]
+    is_hidden = indeterminate_polls(p, group.members).hold(missed)
+    yield is_hidden, [Unknown(f"a poll of {p.name} by {group} has no known outcome")]
+    handling = p.context.filter(group.is_member, pl.col("kind") == "handle without records")["process"]
+    polled = p.reads.filter(pl.col("process").is_in(handling.implode()))["offset"]
+    who = some(sorted({*handling}))
+    yield np.isin(missed, polled), [Unknown(f"what {who} of {group} handled of {p.name} is not recorded")]
+    if may_lack_operations(p):
+        records_handles = len(p.context.filter(group.is_member, pl.col("kind") == "handles")) > 0
+        is_known = within_polls(p, group.members).hold(missed) & (not records_handles)
+        yield ~is_known, [Unknown(f"lines that may be of {group} could not be read")]
 
 
 class _FirstPosition(NamedTuple):
