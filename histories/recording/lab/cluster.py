@@ -148,19 +148,9 @@ class Cluster:
         """Run Kafka's StorageTool; brokers need only their meta.properties."""
         node = self.nodes[CONTROLLER]
         features = [part for name, level in self.plan.features.items() for part in ("--feature", f"{name}={level}")]
-        command = [
-            java(),
-            "-XX:TieredStopAtLevel=1",
-            *node.options,
-            "-cp",
-            f"{self.kafka.jars}/*",
-            "kafka.tools.StorageTool",
-        ]
-        process = await asyncio.create_subprocess_exec(
-            *(*command, "format", "-t", self.cluster_id, "-c", node.arguments[0], *features),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        command = [java(), "-XX:TieredStopAtLevel=1", *node.options, "-cp", f"{self.kafka.jars}/*"]
+        command += ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", node.arguments[0], *features]
+        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             out, _ = await process.communicate()
         finally:

@@ -137,17 +137,9 @@ def _command(version: str, artifacts: tuple[Artifact, ...], scratch: Path, jars:
         return [*goal, "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
     if found := ivy():
         (scratch / "ivy.xml").write_text(_ivy_module(artifacts), encoding="utf-8")
-        start = [
-            java(),
-            "-jar",
-            str(found),
-            "-warn",
-            "-cache",
-            str(scratch / "cache"),
-            "-ivy",
-            str(scratch / "ivy.xml"),
-        ]
-        return [*start, "-confs", "default", "-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+        start = [java(), "-jar", str(found), "-warn", "-cache", str(scratch / "cache")]
+        retrieve = ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+        return [*start, "-ivy", str(scratch / "ivy.xml"), "-confs", "default", *retrieve]
     raise MissingComponentError(
         f"found neither KAFKA_HOME nor Maven nor the Ivy of pyspark, expected one of them for Kafka {version}; install"
         " Maven (`apt-get install maven`), or unpack Kafka and set KAFKA_HOME to its folder"
