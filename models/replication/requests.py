@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from . import errors
 from .config import FetchLimits
 from .network import Connection
 from .ports import OffsetRange
@@ -18,24 +19,6 @@ from .producer_batch import ProducerBatch
 from .storage.batches import Batch
 from .storage.replica_log import EpochEnd
 from .storage.transactions import AbortedTransaction
-
-# Kafka's error names, as clients and histories see them.
-NONE = ""
-NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
-FENCED = "FENCED_LEADER_EPOCH"
-UNKNOWN_EPOCH = "UNKNOWN_LEADER_EPOCH"
-OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
-NOT_AVAILABLE = "OFFSET_NOT_AVAILABLE"
-NOT_ENOUGH = "NOT_ENOUGH_REPLICAS"
-NOT_ENOUGH_AFTER = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-TIMED_OUT = "REQUEST_TIMED_OUT"
-OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-DUPLICATE = "DUPLICATE_SEQUENCE_NUMBER"
-OLD_PRODUCER = "INVALID_PRODUCER_EPOCH"
-OLD_COORDINATOR = "TRANSACTION_COORDINATOR_FENCED"
-INVALID_STATE = "INVALID_TXN_STATE"
-TOO_LARGE = "MESSAGE_TOO_LARGE"
-TRUNCATED = "LOG_TRUNCATION"  # the consumer's position was truncated (KIP-320)
 
 Callback = Callable[[Any], None]
 
@@ -67,7 +50,7 @@ class BatchResult(NamedTuple):
     base: int
 
 
-UNDECIDED = BatchResult(TIMED_OUT, -1)
+UNDECIDED = BatchResult(errors.REQUEST_TIMED_OUT, -1)
 
 
 @dataclass(slots=True, eq=False)

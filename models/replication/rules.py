@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
+from . import errors
 from .config import Config
 from .eras import ERAS, Era
 from .partition_state import NO_LEADER, PartitionState
 from .ports import FollowerView, ReplicaView
-from .requests import FENCED, NONE, UNKNOWN_EPOCH
 from .storage.replica_log import UNDEFINED, EpochEnd, ReplicaLog
 
 
@@ -126,8 +126,8 @@ class Rules:
     def check_epoch(self, replica: ReplicaView, epoch: int) -> str:
         """The error for a request with this leader epoch (KIP-320); NONE if it is this leader's."""
         if epoch == replica.epoch:
-            return NONE
-        return FENCED if epoch < replica.epoch else UNKNOWN_EPOCH
+            return errors.NONE
+        return errors.FENCED_LEADER_EPOCH if epoch < replica.epoch else errors.UNKNOWN_LEADER_EPOCH
 
     def accepts_controller(self, known: int, epoch: int) -> bool:
         """Whether a broker obeys a controller of this epoch."""

@@ -9,15 +9,11 @@ import pytest
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import space
+from logjudge.models.replication import errors
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import MS, SECOND
 from logjudge.models.replication.coordinators.classic_group import ClassicGroup
-from logjudge.models.replication.coordinators.group_requests import (
-    FENCED_INSTANCE,
-    GROUP_FULL,
-    GROUP_NOT_FOUND,
-    MemberRecord,
-)
+from logjudge.models.replication.coordinators.group_requests import MemberRecord
 from logjudge.models.replication.coordinators.mixed_group import MixedGroup
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.fault import Fault
@@ -89,7 +85,7 @@ def test_a_classic_group_that_is_too_large_is_not_upgraded() -> None:
     """c1 and c2 remain when c3 joins, and one member is permitted (validateOnlineUpgrade)."""
     cluster, events, ended = convert({**THREE_CLASSIC, "group.consumer.max.size": 1}, replaced(6, 0, 3))
     assert conversions(events) == []
-    assert ("c3", GROUP_NOT_FOUND) in ended
+    assert ("c3", errors.GROUP_ID_NOT_FOUND) in ended
     assert set(owners(cluster, 20).values()) == {"c1", "c2"}
     assert breaches(cluster, INVARIANTS) == {}
 
@@ -98,7 +94,7 @@ def test_an_upgrade_without_room_for_the_new_member_leaves_the_group_classic() -
     """One classic member remains, and one member is permitted (throwIfConsumerGroupIsFull)."""
     cluster, events, ended = convert({"group.consumer.max.size": 1}, replaced(6, 0, 2))
     assert conversions(events) == []
-    assert ("c2", GROUP_FULL) in ended
+    assert ("c2", errors.GROUP_MAX_SIZE_REACHED) in ended
     assert {"c1"} == set(owners(cluster, 20).values())
     assert len(generations(cluster, "c1")) == 1
     assert isinstance(coordinator(cluster).members, ClassicGroup)
@@ -111,7 +107,7 @@ def test_a_refused_upgrade_lets_the_members_that_wait_join_again() -> None:
     pause = Fault(6 * SECOND, "consumer-pause", (1,), 2500 * MS)
     cluster, events, ended = convert(options, pause, replaced(6, 0, 3))
     assert conversions(events) == []
-    assert ("c3", GROUP_FULL) in ended
+    assert ("c3", errors.GROUP_MAX_SIZE_REACHED) in ended
     assert len(generations(cluster, "c1")) == len(generations(cluster, "c2")) == 1
     assert set(owners(cluster, 20).values()) == {"c1", "c2"}
     assert breaches(cluster, INVARIANTS) == {}
@@ -123,7 +119,7 @@ def test_a_group_that_is_too_large_becomes_classic_once_enough_members_have_left
     cluster, events, ended = convert(options, replaced(6, 0, 3), closed(12, 3, 8), closed(15, 1, 30))
     assert [protocol for protocol, _ in conversions(events)][:2] == [UP, DOWN]
     assert 15 * SECOND <= [event.time for event in events if event.kind == CONVERTED][1] < 16 * SECOND
-    assert ("c1", GROUP_FULL) in ended
+    assert ("c1", errors.GROUP_MAX_SIZE_REACHED) in ended
     assert set(owners(cluster, 14).values()) == {"c1", "c2"}
     assert set(owners(cluster, 18).values()) == {"c2"}
     assert breaches(cluster, INVARIANTS) == {}
@@ -141,7 +137,7 @@ def test_a_full_group_refuses_a_new_member_until_one_leaves(name: str, option: s
     (first,) = set(before.values())
     leaves = closed(8, int(first[1:]), 6)
     cluster = replace(scenario, options=options, faults=(leaves,)).run(history=endings)
-    refused = {name for name, reason in endings.found if reason == GROUP_FULL}
+    refused = {name for name, reason in endings.found if reason == errors.GROUP_MAX_SIZE_REACHED}
     assert owners(cluster, 7.9) == before
     assert set(owners(cluster, 13).values()) <= refused - {first}
     assert first in refused
@@ -163,7 +159,7 @@ def test_a_group_that_a_coordinator_loads_over_its_size_sheds_members() -> None:
     crash = Fault(10 * SECOND, "crash", (2,), 3 * SECOND)
     cluster = replace(scenario, faults=(crash,)).run(history=endings, prepare=shrink)
     assert set(owners(cluster, 9).values()) == {"c0", "c1"}
-    assert GROUP_FULL in {reason for _, reason in endings.found}
+    assert errors.GROUP_MAX_SIZE_REACHED in {reason for _, reason in endings.found}
     assert len(set(owners(cluster, 18).values())) == 1
     assert breaches(cluster, INVARIANTS) == {}
 
@@ -206,7 +202,7 @@ PAUSED = (
 def test_a_classic_process_replaces_a_static_member_that_still_runs() -> None:
     """c2 is paused and did not close. c0 takes its place, and c2 ends with FENCED_INSTANCE_ID when it resumes."""
     cluster, events, ended = convert({**STATIC, "group.consumer.migration.policy": "upgrade"}, *PAUSED)
-    assert ("c2", FENCED_INSTANCE) in ended
+    assert ("c2", errors.FENCED_INSTANCE_ID) in ended
     assert conversions(events) == [(UP, 1)]
     assert isinstance(coordinator(cluster).members, MixedGroup)
     assert sorted(owners(cluster, 19).values()) == ["c0", "c0", "c1", "c1"]
@@ -217,7 +213,7 @@ def test_a_group_becomes_classic_when_a_classic_process_replaces_the_last_member
     """The same with a downgrade, which begins no rebalance: c0 has the epoch of c2. c2 finds a classic group."""
     cluster, events, ended = convert(STATIC, *PAUSED)
     assert conversions(events)[:2] == [(UP, 1), (DOWN, 1)]
-    assert ("c2", GROUP_NOT_FOUND) in ended
+    assert ("c2", errors.GROUP_ID_NOT_FOUND) in ended
     before = {partition: owner.replace("c2", "c0") for partition, owner in owners(cluster, 14).items() if owner == "c2"}
     assert {partition: owner for partition, owner in owners(cluster, 17.2).items() if owner == "c0"} == before
     assert {hold.generation for hold in cluster.group.holds if 15 * SECOND < hold.since < 17.2 * SECOND} == {1}

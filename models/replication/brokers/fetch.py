@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from .. import errors
 from ..config import FetchLimits
-from ..requests import NONE, NOT_AVAILABLE, NOT_LEADER, OUT_OF_RANGE, TRUNCATED, FetchPart, FetchRequest
+from ..requests import FetchPart, FetchRequest
 from ..sizes import BatchSize, batch_sizes
 from ..storage.batches import Batch
 from .part import BrokerPart
@@ -90,10 +91,10 @@ class FetchHandler(BrokerPart):
         replica = self._manager.replicas.get(partition)
         rules = self._rules
         if replica is None:
-            return NOT_LEADER
+            return errors.NOT_LEADER_OR_FOLLOWER
         leads = replica.leader == replica.broker
         if not leads and (follower >= 0 or not rules.era.reads_followers):
-            return NOT_LEADER
+            return errors.NOT_LEADER_OR_FOLLOWER
         if 0 <= part.leader_epoch != replica.epoch and (error := rules.check_epoch(replica, part.leader_epoch)):
             return error
         log = replica.log
@@ -105,10 +106,10 @@ class FetchHandler(BrokerPart):
             found = log.end_of_epoch(last_epoch)
             if 0 <= found.end < offset:
                 part.diverging = found
-                return TRUNCATED
+                return errors.LOG_TRUNCATION
         if offset > log.end or offset < log.start:
             part.leader_start, part.leader_end = log.start, log.end
-            return NOT_AVAILABLE if not leads and offset > log.end else OUT_OF_RANGE
+            return errors.OFFSET_NOT_AVAILABLE if not leads and offset > log.end else errors.OFFSET_OUT_OF_RANGE
         below = log.end if follower >= 0 else replica.hw
         aborted = request.aborted
         if aborted is not None:
@@ -123,7 +124,7 @@ class FetchHandler(BrokerPart):
                 aborted[partition] = log.transactions.aborted_between(offset, batches[-1].end)
         part.batches, part.hw = batches, replica.hw
         part.epoch_start, part.leader_start = replica.epoch_start, log.start
-        return NONE
+        return errors.NONE
 
     def _within_bytes(
         self, request: FetchRequest, partition: int, batches: list[Batch], max_bytes: FetchLimits

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from functools import partial
 
+from .. import errors
 from ..network import Connection
 from ..ports import Inboxes
-from ..requests import NONE, OUT_OF_RANGE, EpochLookup, EpochRequest, FetchPart, FetchRequest
+from ..requests import EpochLookup, EpochRequest, FetchPart, FetchRequest
 from ..storage.batches import Batch
 from .disk import Disk
 from .part import BrokerPart, Parts
@@ -271,7 +272,7 @@ class Fetcher(BrokerPart):
         error = fetched.error
         replica = self._manager.replicas[fetched.partition]
         self._process.report("fetch-error", fetched.partition, self.leader, error, replica.log.end)
-        if error == OUT_OF_RANGE:
+        if error == errors.OFFSET_OUT_OF_RANGE:
             # Simplification: they come with the error, not by ListOffsets.
             start, end = fetched.leader_start, fetched.leader_end
             if end < replica.log.end:
@@ -282,4 +283,4 @@ class Fetcher(BrokerPart):
                 replica.hw = start
             return False
         # A fenced or too new epoch waits for the controller's next request; NOT_LEADER for a new leader.
-        return error != NONE
+        return error != errors.NONE

@@ -10,20 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from .. import errors
 from ..config import NEVER
 from ..ledger import Ledger
 from ..producer_batch import ProducerBatch
-from ..requests import (
-    DUPLICATE,
-    NONE,
-    NOT_LEADER,
-    OUT_OF_ORDER,
-    TIMED_OUT,
-    TOO_LARGE,
-    BatchResult,
-    Callback,
-    ProduceRequest,
-)
+from ..requests import BatchResult, Callback, ProduceRequest
 from ..sizes import RecordSizes, record_sizes
 from .disk import Disk
 from .part import BrokerPart
@@ -100,28 +91,28 @@ class ProduceHandler(BrokerPart):
         for index, batch in enumerate(request.batches):
             replica = replicas.get(batch.partition)
             if replica is None or replica.leader != replica.broker:
-                self._decide(request, index, BatchResult(NOT_LEADER, -1))
+                self._decide(request, index, BatchResult(errors.NOT_LEADER_OR_FOLLOWER, -1))
                 continue
             if verifier is not None and (error := verifier.error(request, index)):
                 self._decide(request, index, BatchResult(error, -1))
                 continue
             if limit < NEVER and self._is_larger(batch, limit):
-                self._decide(request, index, BatchResult(TOO_LARGE, -1))
+                self._decide(request, index, BatchResult(errors.MESSAGE_TOO_LARGE, -1))
                 continue
             result = replica.append(batch, acks, self._next_uid())
             error, base = result
-            if error == OUT_OF_ORDER:
+            if error == errors.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 state = replica.log.producers[batch.pid]
                 last = state.recent[-1].last_sequence if state.recent else -1
                 process.report("out-of-order", batch.partition, batch.pid, replica.log.end, batch.sequence, last)
-            if error and error != DUPLICATE:
+            if error and error != errors.DUPLICATE_SEQUENCE_NUMBER:
                 self._decide(request, index, result)
                 continue
             if not error:
                 self._ledger.on_appended(batch, replica.epoch)
                 manager.after_append(replica)
             else:
-                result = BatchResult(NONE, base)  # of the batch that this one repeats
+                result = BatchResult(errors.NONE, base)  # of the batch that this one repeats
             if acks != -1 or replica.hw >= base + batch.count:
                 self._decide(request, index, result)
             else:
@@ -147,12 +138,12 @@ class ProduceHandler(BrokerPart):
         """Give up on batches that were not replicated within request.timeout.ms."""
         purgatory = replica.purgatory
         while purgatory and now >= purgatory[0].request.deadline:
-            self._complete(purgatory.popleft(), BatchResult(TIMED_OUT, -1))
+            self._complete(purgatory.popleft(), BatchResult(errors.REQUEST_TIMED_OUT, -1))
 
     def resign(self, replica: Replica) -> None:
         """The replica no longer leads: fail the batches that wait for its high watermark."""
         while replica.purgatory:
-            self._complete(replica.purgatory.popleft(), BatchResult(NOT_LEADER, -1))
+            self._complete(replica.purgatory.popleft(), BatchResult(errors.NOT_LEADER_OR_FOLLOWER, -1))
 
     def empty_purgatories(self) -> Iterator[ProduceRequest]:
         """Empty the purgatories; yields a request once for each of its waiting batches."""

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .. import errors
 from ..partition_state import ABSENT, PartitionState
 from ..ports import OffsetRange
-from ..requests import (
-    NOT_LEADER,
-    ApiVersionsRequest,
-    EpochRequest,
-    EpochResult,
-    MetadataRequest,
-    OffsetsRequest,
-    PartitionLeader,
-)
+from ..requests import ApiVersionsRequest, EpochRequest, EpochResult, MetadataRequest, OffsetsRequest, PartitionLeader
 from ..storage.replica_log import UNDEFINED_END
 from .part import BrokerPart
 
@@ -31,7 +24,11 @@ class QueryHandler(BrokerPart):
             return
         for lookup in request.lookups:
             replica = self._manager.leader(lookup.partition)
-            error = NOT_LEADER if replica is None else self._rules.check_epoch(replica, lookup.current_epoch)
+            error = (
+                errors.NOT_LEADER_OR_FOLLOWER
+                if replica is None
+                else self._rules.check_epoch(replica, lookup.current_epoch)
+            )
             found = UNDEFINED_END
             if replica is not None and not error:
                 found = self._rules.end_offset_for_epoch(replica.log, lookup.epoch)

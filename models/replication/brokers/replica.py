@@ -10,20 +10,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .. import errors
 from ..config import Config
 from ..partition_state import NO_LEADER, PartitionState
 from ..producer_batch import ProducerBatch
-from ..requests import (
-    DUPLICATE,
-    NONE,
-    NOT_ENOUGH,
-    NOT_ENOUGH_AFTER,
-    OLD_PRODUCER,
-    OUT_OF_ORDER,
-    AlterIsrRequest,
-    BatchResult,
-    ProduceRequest,
-)
+from ..requests import AlterIsrRequest, BatchResult, ProduceRequest
 from ..rules import Rules
 from ..storage.batches import Batch
 from ..storage.replica_log import ReplicaLog
@@ -146,7 +137,7 @@ class Replica:
     def append(self, batch: ProducerBatch, acks: int, uid: int) -> BatchResult:
         """Append a producer's batch as leader."""
         if acks == -1 and not self.rules.has_enough_replicas(self):
-            return BatchResult(NOT_ENOUGH, -1)
+            return BatchResult(errors.NOT_ENOUGH_REPLICAS, -1)
         log = self.log
         if batch.pid >= 0:
             refusal = self._check_sequence(batch)
@@ -168,7 +159,7 @@ class Replica:
                 batch.sequence,
             )
         )
-        return BatchResult(NONE, base)
+        return BatchResult(errors.NONE, base)
 
     def _check_sequence(self, batch: ProducerBatch) -> BatchResult | None:
         """The refusal of an idempotent producer's batch; None if it may be appended (ProducerStateManager's checks).
@@ -179,9 +170,9 @@ class Replica:
         if state is None:
             return None
         if batch.producer_epoch < state.epoch:
-            return BatchResult(OLD_PRODUCER, -1)
+            return BatchResult(errors.INVALID_PRODUCER_EPOCH, -1)
         if batch.producer_epoch > state.epoch:
-            return None if batch.sequence <= 0 else BatchResult(OUT_OF_ORDER, -1)
+            return None if batch.sequence <= 0 else BatchResult(errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
         recent = state.recent
         expected = recent[-1].last_sequence + 1 if recent else 0
         if batch.sequence == expected or batch.sequence < 0:
@@ -189,8 +180,8 @@ class Replica:
         last = batch.sequence + batch.count - 1
         for appended in recent:
             if appended.sequence == batch.sequence and appended.last_sequence == last:
-                return BatchResult(DUPLICATE, appended.base)
-        return BatchResult(OUT_OF_ORDER, -1)
+                return BatchResult(errors.DUPLICATE_SEQUENCE_NUMBER, appended.base)
+        return BatchResult(errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
     def advance_high_watermark(self) -> bool:
         """Advance the leader's high watermark if possible; returns whether it moved."""
@@ -202,7 +193,7 @@ class Replica:
 
     def error_of_committed(self) -> str:
         """The error of a write that reached the high watermark (Partition.checkEnoughReplicasReachOffset)."""
-        return NONE if self.rules.has_enough_replicas(self) else NOT_ENOUGH_AFTER
+        return errors.NONE if self.rules.has_enough_replicas(self) else errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # --- followers, as seen by the leader
 

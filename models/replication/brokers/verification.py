@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from .. import errors
 from ..coordinators.transaction_requests import ADD, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
@@ -15,8 +16,6 @@ from ..producer_batch import ProducerBatch
 from ..requests import ProduceRequest, Verification
 from ..storage.transactions import FIRST_TRANSACTIONAL, MARKER
 from .part import BrokerPart
-
-UNAVAILABLE = "COORDINATOR_NOT_AVAILABLE"  # the producer tries again
 
 
 @dataclass(slots=True, eq=False)
@@ -54,12 +53,12 @@ class Verifier(BrokerPart):
         if verification is None:
             return ""
         was_ended = self._last_marker(request.batches[index]) != verification.last_marker
-        return verification.error or (UNAVAILABLE if was_ended else "")
+        return verification.error or (errors.COORDINATOR_NOT_AVAILABLE if was_ended else "")
 
     def expire(self, now: int) -> None:
         """Give up verifications without a response within request.timeout.ms."""
         for request in [r for r in self._waiting if now - r.sent > self._config.request_timeout]:
-            request.error = UNAVAILABLE
+            request.error = errors.COORDINATOR_NOT_AVAILABLE
             self._on_verified(request)
 
     def _opens_transaction(self, batch: ProducerBatch) -> bool:
@@ -86,7 +85,7 @@ class Verifier(BrokerPart):
         marker = self._last_marker(batch)
         leader = self._leader_of(self._config.transaction_log)
         if leader == NO_LEADER:
-            return Verification(UNAVAILABLE, marker)
+            return Verification(errors.COORDINATOR_NOT_AVAILABLE, marker)
         sent = self._send(
             TransactionRequest,
             leader,
@@ -104,7 +103,7 @@ class Verifier(BrokerPart):
             self._on_verified(response)
 
     def _on_closed(self, request: TransactionRequest) -> None:
-        request.error = UNAVAILABLE
+        request.error = errors.COORDINATOR_NOT_AVAILABLE
         self._on_response(request)
 
     def _on_verified(self, response: TransactionRequest) -> None:

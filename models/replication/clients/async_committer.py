@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from .. import errors
 from ..coordinators.group_ledger import AcknowledgedCommit
-from ..coordinators.group_requests import COMMIT, NOT_AVAILABLE, REBALANCING, RETRIABLE, GroupRequest
+from ..coordinators.group_requests import COMMIT, GroupRequest
 from ..ports import Membership
 from ..requests import Request
 from .group_consumer import GroupConsumer
 
-DISCONNECTED = "NETWORK_EXCEPTION"
 Positions = tuple[dict[int, int], dict[int, int]]  # offsets and their leader epochs, by partition
-_RETRIED = frozenset((*RETRIABLE, DISCONNECTED))
+_RETRIED = frozenset((*errors.RETRIABLE, errors.NETWORK_EXCEPTION))
 
 
 class AsyncCommitter(GroupConsumer):
@@ -37,7 +37,7 @@ class AsyncCommitter(GroupConsumer):
         self._history.committing(self.head(op), sorted(offsets.items()))
         request = self._send_to_coordinator(COMMIT, self._on_commit, offsets=offsets, epochs=epochs)
         if request is None:
-            self._end(op, membership, (offsets, epochs), "fail", NOT_AVAILABLE)
+            self._end(op, membership, (offsets, epochs), "fail", errors.COORDINATOR_NOT_AVAILABLE)
         else:
             self._commits[request] = op, membership
 
@@ -63,9 +63,9 @@ class AsyncCommitter(GroupConsumer):
             return
         error = response.error
         self._end(*known, (response.offsets, response.epochs), "fail" if error else "ok", error)
-        if error in RETRIABLE:
+        if error in errors.RETRIABLE:
             self.refresh()
-        elif error == REBALANCING:
+        elif error == errors.REBALANCE_IN_PROGRESS:
             self._needs_rejoin = True
         elif error and known[1] == self._membership():
             self._lose_membership(error)
@@ -74,7 +74,7 @@ class AsyncCommitter(GroupConsumer):
         """The connection closed: also the commits on it get no response."""
         lost = [commit for commit in self._commits if commit.connection is request.connection]
         for commit in lost if self.alive else ():
-            self._end(*self._commits.pop(commit), (commit.offsets, commit.epochs), "info", DISCONNECTED)
+            self._end(*self._commits.pop(commit), (commit.offsets, commit.epochs), "info", errors.NETWORK_EXCEPTION)
         super().on_closed(request)
 
     def _tick(self, incarnation: int) -> None:

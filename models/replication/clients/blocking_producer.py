@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
+from .. import errors
 from ..config import NEVER, RECORD_BYTES
 from ..producer_batch import ProducerBatch
 from .client import ClientParts
 from .producer import Producer
-
-EXHAUSTED = "BUFFER_EXHAUSTED"
 
 
 class BlockingProducer(Producer):
@@ -65,7 +64,7 @@ class BlockingProducer(Producer):
             batch.is_open = False  # the numbers of its values are consecutive
         record = ProducerBatch(self.index, partition, number, self.loop.now)
         record.count, record.ops = 1, [self._op]
-        self._history.sent(self.loop.now, self.name, record, "fail", EXHAUSTED, -1)
+        self._history.sent(self.loop.now, self.name, record, "fail", errors.BUFFER_EXHAUSTED, -1)
         self.finished = self._outstanding == 0 and self.generated >= self.ops
         self._send_burst()
 

@@ -10,20 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import errors
 from ..config import MS, SECOND
 from ..coordinators.offsets import OffsetCoordinator
 from ..partition_state import NO_LEADER
 from ..ports import OffsetRange, Records
-from ..requests import (
-    NOT_AVAILABLE,
-    OUT_OF_RANGE,
-    TRUNCATED,
-    FetchPart,
-    FetchRequest,
-    OffsetsRequest,
-    PartitionLeader,
-    Request,
-)
+from ..requests import FetchPart, FetchRequest, OffsetsRequest, PartitionLeader, Request
 from ..storage.batches import Batch
 from ..storage.transactions import readable
 from .client import Client, ClientParts
@@ -297,18 +289,18 @@ class Consumer(Client):
                 continue
             if partition not in self.assigned:
                 continue  # it was taken away meanwhile
-            if error == TRUNCATED:
+            if error == errors.LOG_TRUNCATION:
                 # The 4.x client silently goes back to where the logs diverge, and continues with the epoch that the
                 # leader found (SubscriptionState.maybeCompleteValidation).
                 self._ledger.on_reset(self.name, partition, self.position[partition], part.diverging.end)
                 self.position[partition] = part.diverging.end
                 self.last_epoch[partition] = part.diverging.epoch
-            elif error == OUT_OF_RANGE:
+            elif error == errors.OFFSET_OUT_OF_RANGE:
                 if partition not in self._reset:
                     self._reset.append(partition)
             elif error:
                 failed = True
-                if error != NOT_AVAILABLE:
+                if error != errors.OFFSET_NOT_AVAILABLE:
                     self.refresh()
             elif part.batches:
                 has_gaps = self._has_gaps

@@ -10,18 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..coordinators.group_requests import (
-    FETCH,
-    GROUP_FULL,
-    GROUP_NOT_FOUND,
-    HEARTBEAT,
-    JOIN,
-    LEAVE,
-    RETRIABLE,
-    STALE_EPOCH,
-    UNRELEASED_INSTANCE,
-    GroupRequest,
-)
+from .. import errors
+from ..coordinators.group_requests import FETCH, HEARTBEAT, JOIN, LEAVE, GroupRequest
 from .group_consumer import STABLE, GroupConsumer
 
 
@@ -94,24 +84,25 @@ class EpochMember(GroupConsumer):
     # --- requests to the coordinator
 
     def _on_response(self, response: GroupRequest) -> None:
-        if response is self._request and response.error == STALE_EPOCH and self.alive and not self._is_lost:
+        is_behind = response.error == errors.STALE_MEMBER_EPOCH and self.alive and not self._is_lost
+        if is_behind and response is self._request:
             self._request = None
             self._next_step = self.loop.now + self.config.retry_backoff
         else:
             super()._on_response(response)
 
     def _lose_membership(self, error: str) -> None:
-        if error == UNRELEASED_INSTANCE:
+        if error == errors.UNRELEASED_INSTANCE_ID:
             # The process before it did not close. UnreleasedInstanceIdException ends the application, which a
             # supervisor starts again.
             self.crash(error)
             self._is_refused = True
             self._restart_later()
-        elif error in (GROUP_NOT_FOUND, GROUP_FULL):
+        elif error in (errors.GROUP_ID_NOT_FOUND, errors.GROUP_MAX_SIZE_REACHED):
             # A classic group that is not converted, or a group without room. These errors end the application, too.
             self.crash(error)
             self._restart_later()
-        elif error != STALE_EPOCH:
+        elif error != errors.STALE_MEMBER_EPOCH:
             super()._lose_membership(error)
 
     def _send_again(self) -> None:
@@ -141,7 +132,7 @@ class EpochMember(GroupConsumer):
         if response is not self._heartbeat_request or not self.alive:
             return
         self._heartbeat_request = None
-        if response.error in RETRIABLE:
+        if response.error in errors.RETRIABLE:
             self._due_heartbeat = self.loop.now + self.config.retry_backoff
             self.refresh()
         elif response.error:

@@ -11,23 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import errors
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
 from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
-from ..coordinators.group_requests import (
-    COMMIT,
-    FENCED_INSTANCE,
-    FETCH,
-    GROUP_FULL,
-    HEARTBEAT,
-    ILLEGAL_GENERATION,
-    JOIN,
-    LEAVE,
-    REBALANCING,
-    RETRIABLE,
-    SYNC,
-    GroupRequest,
-)
+from ..coordinators.group_requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, SYNC, GroupRequest
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
 from .consumer import CLOSED, KILLED, ConsumerParts
@@ -106,11 +94,11 @@ class GroupConsumer(MemberProcess):
 
         FencedInstanceIdException and GroupMaxSizeReachedException end the application.
         """
-        if error in (FENCED_INSTANCE, GROUP_FULL):
+        if error in (errors.FENCED_INSTANCE_ID, errors.GROUP_MAX_SIZE_REACHED):
             self.crash(error)
-        if error == GROUP_FULL:
+        if error == errors.GROUP_MAX_SIZE_REACHED:
             self._restart_later()
-        self._keeps_id = error == ILLEGAL_GENERATION and (self._keeps_id or not self._is_lost)
+        self._keeps_id = error == errors.ILLEGAL_GENERATION and (self._keeps_id or not self._is_lost)
         self._is_lost = True
 
     def has_caught_up(self, ranges: Any) -> bool:
@@ -277,12 +265,12 @@ class GroupConsumer(MemberProcess):
             return
         self._request = None
         error = response.error
-        if error in RETRIABLE:
+        if error in errors.RETRIABLE:
             self.refresh()
             self._next_step = self.loop.now + self.config.retry_backoff
         elif response.kind == COMMIT:
             self._end_commit(error, response.generation)
-        elif error == REBALANCING:
+        elif error == errors.REBALANCE_IN_PROGRESS:
             # The group was converted before a new member had a generation. A dynamic one keeps its id (KIP-394).
             self.member = self.member or ("" if self._instance else response.member)
             self._phase = STABLE
@@ -320,7 +308,7 @@ class GroupConsumer(MemberProcess):
             self.group.acknowledged.append(
                 AcknowledgedCommit(generation, self.member, dict(self._committing), self.loop.now)
             )
-        elif error == REBALANCING:
+        elif error == errors.REBALANCE_IN_PROGRESS:
             self._needs_rejoin = True
         else:
             self._lose_membership(error)
@@ -388,9 +376,9 @@ class GroupConsumer(MemberProcess):
         self._last_heartbeat_response = self.loop.now
         if response.member != self.member or response.generation != self.generation:
             return
-        if response.error in RETRIABLE:
+        if response.error in errors.RETRIABLE:
             self.refresh()
-        elif response.error == REBALANCING:
+        elif response.error == errors.REBALANCE_IN_PROGRESS:
             self._needs_rejoin = True
         elif response.error:
             self._lose_membership(response.error)

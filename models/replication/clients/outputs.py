@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ..coordinators.group_requests import ILLEGAL_GENERATION, TXN_COMMIT, UNKNOWN_MEMBER, GroupRequest
+from .. import errors
+from ..coordinators.group_requests import TXN_COMMIT, GroupRequest
 from ..coordinators.transaction_ledger import TransactionLedger
-from ..coordinators.transaction_requests import FENCED
 from ..event_loop import Timer
 from ..partition_state import NO_LEADER
 from ..ports import SentValue
 from ..producer_batch import ProducerBatch
-from ..requests import OLD_PRODUCER, ProducerIdAndEpoch
+from ..requests import ProducerIdAndEpoch
 from .client import ClientParts
 from .producer import Producer
 from .transactional_producer import ENDING, IDLE, TransactionalProducer
 
-NOT_MEMBER = (UNKNOWN_MEMBER, ILLEGAL_GENERATION)
+NOT_MEMBER = (errors.UNKNOWN_MEMBER_ID, errors.ILLEGAL_GENERATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class TransactionalOutput(TransactionalProducer):
         error = response.error
         if self._is_retried(error):
             return
-        if error in (FENCED, OLD_PRODUCER):
-            self._fail_for_good(FENCED)
+        if error in (errors.PRODUCER_FENCED, errors.INVALID_PRODUCER_EPOCH):
+            self._fail_for_good(errors.PRODUCER_FENCED)
         elif error:
             # CommitFailedException: another member may own the partitions, so the application aborts.
             self._failed = self._failed or error

@@ -9,24 +9,12 @@ from __future__ import annotations
 
 from random import Random
 
+from .. import errors
 from ..config import MS, NEVER, SECOND
 from ..network import FIRST_CLIENT
 from ..partition_state import NO_LEADER
 from ..producer_batch import ProducerBatch
-from ..requests import (
-    DUPLICATE,
-    INVALID_STATE,
-    NONE,
-    NOT_ENOUGH_AFTER,
-    NOT_LEADER,
-    OLD_PRODUCER,
-    OUT_OF_ORDER,
-    TIMED_OUT,
-    TOO_LARGE,
-    ApiVersionsRequest,
-    ProduceRequest,
-    Request,
-)
+from ..requests import ApiVersionsRequest, ProduceRequest, Request
 from ..sizes import record_sizes
 from .client import Client, ClientParts
 from .partitioners import PARTITIONERS
@@ -194,7 +182,7 @@ class Producer(Client):
             self._in_flight[broker].append(request)
         else:
             for batch in batches:
-                self._complete(batch, "ok", NONE, -1)
+                self._complete(batch, "ok", errors.NONE, -1)
 
     # --- responses
 
@@ -214,25 +202,26 @@ class Producer(Client):
         """A broker's response."""
         if not self._end_request(request):
             return
+        out_of_order = errors.OUT_OF_ORDER_SEQUENCE_NUMBER
         for index, batch in enumerate(request.batches):
             error, base = request.results[index]
             if batch.is_done:
                 continue
             state = self._partitions[batch.partition]
-            if error in (NONE, DUPLICATE):
+            if error in (errors.NONE, errors.DUPLICATE_SEQUENCE_NUMBER):
                 self._on_acknowledged(batch, base)
-            elif error == OUT_OF_ORDER and (self._retries_gaps() or state.follows_another(batch)):
+            elif error == out_of_order and (self._retries_gaps() or state.follows_another(batch)):
                 state.has_gap |= self._retries_gaps() and state.finds_gap(batch)
                 self._retry(batch, error)
-            elif error == TOO_LARGE and batch.count > 1:
+            elif error == errors.MESSAGE_TOO_LARGE and batch.count > 1:
                 self._split(batch)
-            elif error in (TOO_LARGE, OUT_OF_ORDER, OLD_PRODUCER, INVALID_STATE):
+            elif error in errors.NOT_RETRIED:
                 state.needs_epoch = True
                 self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
             else:
-                if error in (NOT_ENOUGH_AFTER, TIMED_OUT):
+                if error in (errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, errors.REQUEST_TIMED_OUT):
                     batch.ambiguous = True
-                elif error == NOT_LEADER:
+                elif error == errors.NOT_LEADER_OR_FOLLOWER:
                     batch.ambiguous = True  # a leader that resigned may have appended it
                     self.refresh()
                 self._retry(batch, error)
@@ -243,13 +232,13 @@ class Producer(Client):
         batch.is_done = True
         self._outstanding += 1
         for half in reversed(batch.halves()):
-            self._retry(half, TOO_LARGE)
+            self._retry(half, errors.MESSAGE_TOO_LARGE)
 
     def _on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         self._ledger.on_acknowledged(batch, base, self.config.acks, self.loop.now)
         state = self._partitions[batch.partition]
         state.acked_until = max(state.acked_until, batch.sequence + batch.count)
-        self._complete(batch, "ok", NONE, base)
+        self._complete(batch, "ok", errors.NONE, base)
 
     def _retries_gaps(self) -> bool:
         """Whether batches after a gap in the sequence are retried in a new epoch."""
@@ -272,7 +261,7 @@ class Producer(Client):
             for batch in lost.batches:
                 if not batch.is_done:
                     batch.ambiguous = True
-                    self._retry(batch, "NETWORK_EXCEPTION")
+                    self._retry(batch, errors.NETWORK_EXCEPTION)
         self.refresh()
 
     def _close_connections(self) -> None:

@@ -10,14 +10,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from .. import errors
 from ..config import MS
-from ..coordinators.group_requests import RETRIABLE, GroupRequest
+from ..coordinators.group_requests import GroupRequest
 from ..coordinators.transaction_ledger import Transaction, TransactionLedger
-from ..coordinators.transaction_requests import ADD, CONCURRENT, END, FENCED, INIT, TransactionRequest
+from ..coordinators.transaction_requests import ADD, END, INIT, TransactionRequest
 from ..partition_state import NO_LEADER
 from ..ports import SentRecord, SentValue
 from ..producer_batch import ProducerBatch
-from ..requests import INVALID_STATE, TIMED_OUT, Request
+from ..requests import Request
 from .client import ClientParts
 from .producer import Producer
 from .producer_partition import ProducerPartition
@@ -216,12 +217,12 @@ class TransactionalProducer(Producer):
         if not self._is_expected(response):
             return
         error = response.error
-        self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in RETRIABLE)
+        self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in errors.RETRIABLE)
         if self._is_retried(error):
             return
         # Partitions of an aborted transaction may never have been added to it. With KIP-890's second part such an abort
         # has an epoch, too, so this error is of a coordinator that has been replaced: late writes are not fenced yet.
-        was_empty = error == INVALID_STATE and not response.commit and not self._rules.bumps_epoch_at_end()
+        was_empty = error == errors.INVALID_TXN_STATE and not response.commit and not self._rules.bumps_epoch_at_end()
         if response.kind == END and (not error or was_empty):
             if not error:
                 self._start_epoch(*response.granted)
@@ -248,11 +249,11 @@ class TransactionalProducer(Producer):
 
     def _is_retried(self, error: str) -> bool:
         """Whether the error is one after which the request is sent again, later."""
-        if error in RETRIABLE:
+        if error in errors.RETRIABLE:
             self.refresh()
-        elif error != CONCURRENT:
+        elif error != errors.CONCURRENT_TRANSACTIONS:
             return False
-        self._step_later(CONCURRENT_BACKOFF if error == CONCURRENT else self.config.retry_backoff)
+        self._step_later(CONCURRENT_BACKOFF if error == errors.CONCURRENT_TRANSACTIONS else self.config.retry_backoff)
         return True
 
     def _start_epoch(self, pid: int, epoch: int) -> None:
@@ -284,7 +285,8 @@ class TransactionalProducer(Producer):
         if self._transaction is not None:
             is_unknown = self._is_in_doubt and self._commits and not self._failed
             # Without an EndTxn that may have arrived, the transaction cannot be committed.
-            self._record("info" if is_unknown else "fail", error if is_unknown or error == FENCED else CLOSED)
+            shown = error if is_unknown or error == errors.PRODUCER_FENCED else CLOSED
+            self._record("info" if is_unknown else "fail", shown)
         self._abandon()
         self.pid = self.epoch = -1
         self._since = self.loop.now
@@ -326,6 +328,6 @@ class TransactionalProducer(Producer):
         elif self.loop.now - self._since > self.config.delivery_timeout:
             # max.block.ms. The application makes one more producer; if that gets no response either, it ends.
             self.finished = self._phase == INITIALISING
-            self._fail_for_good(TIMED_OUT)
+            self._fail_for_good(errors.REQUEST_TIMED_OUT)
         super()._tick(None)
         self._step()

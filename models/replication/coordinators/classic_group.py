@@ -13,20 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from .. import errors
 from .assignors import Claim
 from .group_members import Group, GroupMembers
 from .group_requests import (
     COMMIT,
-    FENCED_INSTANCE,
-    GROUP_FULL,
     HEARTBEAT,
-    ILLEGAL_GENERATION,
     JOIN,
     LEAVE,
-    REBALANCING,
     SYNC,
     TXN_COMMIT,
-    UNKNOWN_MEMBER,
     AssignedMember,
     GroupRecord,
     GroupRequest,
@@ -102,7 +98,7 @@ class ClassicGroup(GroupMembers):
             self._remove(request.member)
             self._group.respond(request)
         elif request.generation != self._group.generation:
-            self._group.respond(request, ILLEGAL_GENERATION)
+            self._group.respond(request, errors.ILLEGAL_GENERATION)
         else:
             self._handle_in_generation(request, self._members[request.member])
 
@@ -112,23 +108,23 @@ class ClassicGroup(GroupMembers):
         if request.kind == SYNC:
             self._sync(request, member)
         elif request.kind == HEARTBEAT:
-            self._group.respond(request, REBALANCING if self._state == PREPARING else "")
+            self._group.respond(request, errors.REBALANCE_IN_PROGRESS if self._state == PREPARING else "")
         elif request.kind == COMMIT and self._state == COMPLETING:
-            self._group.respond(request, REBALANCING)
+            self._group.respond(request, errors.REBALANCE_IN_PROGRESS)
         else:
             self._group.commit(request)
 
     def _refusal(self, request: GroupRequest) -> str:
         """The error for an unknown member, or if another member has its group.instance.id; empty: none."""
         if self._static.get(request.instance, request.member) != request.member:
-            return FENCED_INSTANCE
-        return "" if request.member in self._members else UNKNOWN_MEMBER
+            return errors.FENCED_INSTANCE_ID
+        return "" if request.member in self._members else errors.UNKNOWN_MEMBER_ID
 
     def _join(self, request: GroupRequest) -> None:
         now, name = self._process.loop.now, request.member
         if not self._has_room(name):
             self._drop_member(name)
-            self._group.respond(request, GROUP_FULL)
+            self._group.respond(request, errors.GROUP_MAX_SIZE_REACHED)
             return
         if name and (error := self._refusal(request)):
             self._group.respond(request, error)
@@ -176,7 +172,7 @@ class ClassicGroup(GroupMembers):
         name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
         former = self._members.pop(old)
         for waiting in former.parked():
-            self._group.respond(waiting, FENCED_INSTANCE)
+            self._group.respond(waiting, errors.FENCED_INSTANCE_ID)
         if self._leader == old:
             self._leader = name
         self._members[name] = Member(request.client, Claim(), now, request, assignment=former.assignment)
@@ -211,7 +207,7 @@ class ClassicGroup(GroupMembers):
             if is_completing:
                 member.assignment = ()
             if member.sync is not None:
-                self._group.respond(member.sync, REBALANCING)
+                self._group.respond(member.sync, errors.REBALANCE_IN_PROGRESS)
                 member.sync = None
 
     def _try_complete_join(self) -> None:
@@ -250,7 +246,7 @@ class ClassicGroup(GroupMembers):
 
     def _sync(self, request: GroupRequest, member: Member) -> None:
         if self._state == PREPARING:
-            self._group.respond(request, REBALANCING)
+            self._group.respond(request, errors.REBALANCE_IN_PROGRESS)
         elif self._state == STABLE:
             request.assignment = member.assignment
             self._group.respond(request)
@@ -319,7 +315,7 @@ class ClassicGroup(GroupMembers):
         """Let the members that wait for others join again (completeAllJoinFutures, completeAllSyncFutures)."""
         for member in self._members.values():
             for request in member.parked():
-                self._group.respond(request, REBALANCING)
+                self._group.respond(request, errors.REBALANCE_IN_PROGRESS)
                 member.deadline = self._process.loop.now + self._config.group_session
             member.join = member.sync = None
 

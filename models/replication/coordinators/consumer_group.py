@@ -19,21 +19,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 
+from .. import errors
 from ..config import NEVER
 from .assignors import SERVER_ASSIGNORS, Claim
 from .group_members import Group, GroupMembers
 from .group_requests import (
-    FENCED_EPOCH,
-    FENCED_INSTANCE,
-    GROUP_FULL,
     HEARTBEAT,
-    ILLEGAL_GENERATION,
     LEAVE,
-    NOT_AVAILABLE,
-    STALE_EPOCH,
     TXN_COMMIT,
-    UNKNOWN_MEMBER,
-    UNRELEASED_INSTANCE,
     CurrentRecord,
     EpochRecord,
     GroupRecord,
@@ -123,7 +116,7 @@ class ConsumerGroup(GroupMembers):
         self._group.write([*self._conversion, *records], lambda *_: self.answer())
         if self._group.log_end == before:
             if request is not None:
-                self._group.respond(request, NOT_AVAILABLE)
+                self._group.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
             return False
         self._conversion = []
         for record in records:
@@ -157,7 +150,7 @@ class ConsumerGroup(GroupMembers):
 
     def handle(self, request: GroupRequest) -> None:
         if request.kind == HEARTBEAT and self._is_full_for(request.member):
-            self._group.respond(request, GROUP_FULL)
+            self._group.respond(request, errors.GROUP_MAX_SIZE_REACHED)
         elif error := self._refuse(request):
             self._group.respond(request, error)
         elif request.kind == HEARTBEAT:
@@ -178,18 +171,18 @@ class ConsumerGroup(GroupMembers):
         if request.instance and (is_heartbeat or request.kind == LEAVE):
             owner = self._static_member(request.instance)
             if is_joining and owner and not self._may_replace(self._members[owner]):
-                return UNRELEASED_INSTANCE
+                return errors.UNRELEASED_INSTANCE_ID
             if not is_joining and owner not in ("", request.member):
-                return FENCED_INSTANCE
+                return errors.FENCED_INSTANCE_ID
         if is_joining:
             return ""
         if member is None:
-            return UNKNOWN_MEMBER
+            return errors.UNKNOWN_MEMBER_ID
         if is_heartbeat:
-            return FENCED_EPOCH if is_fenced(member.current, request.generation, request.owned) else ""
+            return errors.FENCED_MEMBER_EPOCH if is_fenced(member.current, request.generation, request.owned) else ""
         if request.kind == LEAVE or request.generation == member.current.epoch:
             return ""
-        return ILLEGAL_GENERATION if request.kind == TXN_COMMIT else STALE_EPOCH
+        return errors.ILLEGAL_GENERATION if request.kind == TXN_COMMIT else errors.STALE_MEMBER_EPOCH
 
     def refuse_fetch(self, request: GroupRequest) -> str:
         return self._refuse(request)

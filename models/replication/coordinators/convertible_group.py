@@ -25,18 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import errors
 from .classic_group import ClassicGroup
 from .group_coordinator import GroupCoordinator
-from .group_requests import (
-    COMMIT,
-    GROUP_NOT_FOUND,
-    HEARTBEAT,
-    JOIN,
-    NOT_AVAILABLE,
-    TXN_COMMIT,
-    GroupRecord,
-    GroupRequest,
-)
+from .group_requests import COMMIT, HEARTBEAT, JOIN, TXN_COMMIT, GroupRecord, GroupRequest
 from .log_coordinator import Done
 from .mixed_group import Downgrade, MixedGroup
 
@@ -95,7 +87,7 @@ class ConvertibleGroup(GroupCoordinator):
             if self.generation:
                 self.write(members.tombstones(self._process.loop.now), lambda *_: None)
                 if self.log_end == end:
-                    self.respond(request, NOT_AVAILABLE)
+                    self.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
                     return
                 self.ledger.deaths += 1
                 self.generation = 0
@@ -111,7 +103,7 @@ class ConvertibleGroup(GroupCoordinator):
         if request.kind == HEARTBEAT and request.generation == 0 and may_replace:
             self._upgrade(request, classic)
         else:
-            self.respond(request, GROUP_NOT_FOUND)
+            self.respond(request, errors.GROUP_ID_NOT_FOUND)
 
     def _upgrade(self, request: GroupRequest, classic: ClassicGroup) -> None:
         """Convert the group, or replace it if it is empty, and admit its first member of KIP-848's protocol."""
@@ -141,7 +133,7 @@ class ConvertibleGroup(GroupCoordinator):
         self.write([*downgrade.removal, classic.adopt(downgrade.members)], lambda *_: None)
         if self.log_end == end:
             if downgrade.request is not None:
-                self.respond(downgrade.request, NOT_AVAILABLE)
+                self.respond(downgrade.request, errors.COORDINATOR_NOT_AVAILABLE)
             return False
         mixed.dissolve(downgrade.request, {member.name: self.generation for member in downgrade.members})
         self._former.append(mixed)

@@ -11,31 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from .. import errors
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
-from ..requests import INVALID_STATE, OLD_PRODUCER
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
 from .group_members import Group, GroupMembers
 from .group_offsets import UNWRITTEN, GroupOffsets
-from .group_requests import (
-    COMMIT,
-    FETCH,
-    LOADING,
-    NOT_COORDINATOR,
-    TXN_COMMIT,
-    UNSTABLE,
-    CommittedOffset,
-    GroupRecord,
-    GroupRequest,
-    error_for_client,
-)
+from .group_requests import COMMIT, FETCH, TXN_COMMIT, CommittedOffset, GroupRecord, GroupRequest, error_for_client
 from .log_coordinator import LogCoordinator
-from .transaction_requests import CONCURRENT, FENCED
 
 OF_OFFSETS = (COMMIT, TXN_COMMIT)
-OF_TRANSACTION = (OLD_PRODUCER, INVALID_STATE, CONCURRENT, FENCED)  # errors of a transaction that cannot go on
 
 
 class GroupCoordinator(LogCoordinator[GroupRecord]):
@@ -109,12 +96,12 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def handle(self, request: GroupRequest) -> None:
         """Respond to a member, now or once the others have joined."""
         if not self._is_coordinator():
-            self.respond(request, NOT_COORDINATOR)
+            self.respond(request, errors.NOT_COORDINATOR)
         elif self._is_loading:
-            self.respond(request, LOADING)
+            self.respond(request, errors.COORDINATOR_LOAD_IN_PROGRESS)
         elif request.kind == FETCH:
             request.offsets, request.epochs = self._offsets.committed(), self._offsets.epochs()
-            unstable = "" if self._offsets.are_stable(request.stable) else UNSTABLE
+            unstable = "" if self._offsets.are_stable(request.stable) else errors.UNSTABLE_OFFSET_COMMIT
             self.respond(request, self.members.refuse_fetch(request) or unstable)
         elif request.kind in OF_OFFSETS and not self._rules.fences_commits():
             self.commit(request)
@@ -140,7 +127,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
 
     def _refuse_parked(self) -> None:
         for request in self.parked():
-            self.respond(request, NOT_COORDINATOR)
+            self.respond(request, errors.NOT_COORDINATOR)
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         """The records of a commit's offsets."""
@@ -174,7 +161,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         pid = request.producer.pid
         if error:
             self._offsets.give_up(pid, request.offsets)
-            self.respond(request, error if error in OF_TRANSACTION else error_for_client(error))
+            self.respond(request, error if error in errors.OF_TRANSACTION else error_for_client(error))
             return
         for at, record in enumerate(records, base):
             self._offsets.add_pending(pid, record, at)

@@ -5,24 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from ..requests import NO_PRODUCER, NOT_LEADER, ProducerIdAndEpoch, Request
+from .. import errors
+from ..requests import NO_PRODUCER, ProducerIdAndEpoch, Request
 from .assignors import Claim
 from .reconciliation import CurrentAssignment
-
-NOT_COORDINATOR = "NOT_COORDINATOR"
-LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
-NOT_AVAILABLE = "COORDINATOR_NOT_AVAILABLE"
-UNKNOWN_MEMBER = "UNKNOWN_MEMBER_ID"
-ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
-FENCED_INSTANCE = "FENCED_INSTANCE_ID"
-UNRELEASED_INSTANCE = "UNRELEASED_INSTANCE_ID"
-STALE_EPOCH = "STALE_MEMBER_EPOCH"
-FENCED_EPOCH = "FENCED_MEMBER_EPOCH"
-GROUP_NOT_FOUND = "GROUP_ID_NOT_FOUND"  # also: the group is of the other protocol
-REBALANCING = "REBALANCE_IN_PROGRESS"
-UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
-GROUP_FULL = "GROUP_MAX_SIZE_REACHED"
-RETRIABLE = (NOT_COORDINATOR, LOADING, NOT_AVAILABLE, UNSTABLE)
 
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT, FETCH = "join", "sync", "heartbeat", "leave", "commit", "fetch"
 TXN_COMMIT = "txn-commit"
@@ -32,7 +18,7 @@ def error_for_client(error: str) -> str:
     """The response to a client if the coordinator's write to its log had this error; empty: it had none."""
     if not error:
         return ""
-    return NOT_COORDINATOR if error == NOT_LEADER else NOT_AVAILABLE
+    return errors.NOT_COORDINATOR if error == errors.NOT_LEADER_OR_FOLLOWER else errors.COORDINATOR_NOT_AVAILABLE
 
 
 @dataclass(slots=True, eq=False)

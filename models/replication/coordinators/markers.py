@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .. import errors
 from ..brokers.part import BrokerPart
 from ..brokers.produce import ProduceHandler
 from ..producer_batch import ProducerBatch
-from ..requests import NOT_LEADER, OLD_COORDINATOR, OLD_PRODUCER, ProduceRequest
+from ..requests import ProduceRequest
 from ..storage.transactions import MARKER
 from .transaction_requests import MarkerRequest
 
@@ -25,16 +26,16 @@ class MarkerHandler(BrokerPart):
         """Append a marker, unless a newer coordinator, or in transactions v2 this one, already did."""
         replica = self._manager.leader(request.partition)
         if replica is None:
-            self.respond(request, NOT_LEADER)
+            self.respond(request, errors.NOT_LEADER_OR_FOLLOWER)
             return
         known = replica.log.producers.get(request.pid)
         if request.coordinator_epoch < replica.log.transactions.coordinators.get(request.pid, -1):
-            self.respond(request, OLD_COORDINATOR)
+            self.respond(request, errors.TRANSACTION_COORDINATOR_FENCED)
         elif self._rules.bumps_epoch_at_end() and known is not None and request.epoch <= known.epoch:
             # The epoch of a transaction's end is its own, so this is a repetition. The producer's next transaction has
             # the same epoch: if it is open, a coordinator that was replaced repeats it (KIP-1228, KAFKA-19999).
             if request.epoch < known.epoch or request.pid in replica.log.transactions.open:
-                self.respond(request, OLD_PRODUCER)
+                self.respond(request, errors.INVALID_PRODUCER_EPOCH)
                 return
             self._written(request)
             self.respond(request)

@@ -18,19 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from .. import errors
 from ..config import NEVER
 from .consumer_group import ConsumerGroup, Member, Pending
 from .group_members import Group
 from .group_requests import (
-    FENCED_INSTANCE,
-    GROUP_FULL,
     HEARTBEAT,
-    ILLEGAL_GENERATION,
     JOIN,
     LEAVE,
-    REBALANCING,
     SYNC,
-    UNKNOWN_MEMBER,
     AssignedMember,
     CurrentRecord,
     EpochRecord,
@@ -68,7 +64,7 @@ class MixedGroup(ConsumerGroup):
         if not self._config.is_classic(request.client) or request.kind not in (JOIN, SYNC, HEARTBEAT):
             super().handle(request)
         elif request.kind == JOIN and self._is_full_for(request.member):
-            self._group.respond(request, GROUP_FULL)
+            self._group.respond(request, errors.GROUP_MAX_SIZE_REACHED)
         elif request.kind == JOIN and not request.member:
             request.member = f"{request.client}-{self._process.loop.now}"
             self._join(request)
@@ -96,9 +92,9 @@ class MixedGroup(ConsumerGroup):
         is_behind = member.current.epoch < self._group.generation
         if request.kind == SYNC:
             # A member that must give partitions up finds in SyncGroup's response those that it keeps.
-            error = REBALANCING if is_behind and member.current.state != UNREVOKED else ""
+            error = errors.REBALANCE_IN_PROGRESS if is_behind and member.current.state != UNREVOKED else ""
         else:
-            error = REBALANCING if is_behind or self._can_move(member) else ""
+            error = errors.REBALANCE_IN_PROGRESS if is_behind or self._can_move(member) else ""
         if error:
             member.revoke_by = min(member.revoke_by, now + self._config.max_poll_interval)
             self._group.respond(request, error)
@@ -117,13 +113,13 @@ class MixedGroup(ConsumerGroup):
             return super()._refuse(request)
         is_of_instance = request.instance and request.kind in (JOIN, SYNC, HEARTBEAT, LEAVE)
         if is_of_instance and self._static_member(request.instance) not in ("", request.member):
-            return FENCED_INSTANCE
+            return errors.FENCED_INSTANCE_ID
         member = self._members.get(request.member)
         if member is None:
-            return UNKNOWN_MEMBER
+            return errors.UNKNOWN_MEMBER_ID
         if request.kind in (JOIN, LEAVE) or request.generation == member.current.epoch:
             return ""
-        return ILLEGAL_GENERATION
+        return errors.ILLEGAL_GENERATION
 
     def refuse_fetch(self, request: GroupRequest) -> str:
         """The classic protocol refuses nobody."""

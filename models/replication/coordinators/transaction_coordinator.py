@@ -13,23 +13,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from .. import errors
 from ..brokers.part import Parts
 from ..brokers.produce import ProduceHandler
 from ..partition_state import NO_LEADER
 from ..ports import Inboxes
-from ..requests import INVALID_STATE, OLD_COORDINATOR, OLD_PRODUCER, ProducerIdAndEpoch
+from ..requests import ProducerIdAndEpoch
 from ..storage.batches import Batch
-from .group_requests import LOADING, NOT_COORDINATOR, error_for_client
+from .group_requests import error_for_client
 from .log_coordinator import LogCoordinator
 from .transaction_ledger import TransactionLedger
 from .transaction_requests import (
     ADD,
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
-    CONCURRENT,
     EMPTY,
     END,
-    FENCED,
     INIT,
     ONGOING,
     PREPARE_ABORT,
@@ -93,9 +92,9 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
     def handle(self, request: TransactionRequest) -> None:
         """Respond to a producer or a partition's leader."""
         if not self._is_coordinator():
-            self.respond(request, NOT_COORDINATOR)
+            self.respond(request, errors.NOT_COORDINATOR)
         elif self._is_loading:
-            self.respond(request, LOADING)
+            self.respond(request, errors.COORDINATOR_LOAD_IN_PROGRESS)
         else:
             {INIT: self._init, ADD: self._add, END: self._end}[request.kind](request)
 
@@ -114,14 +113,14 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         record, is_bump = state.record, request.pid >= 0
         is_retry = is_bump and (request.pid, request.epoch) == (record.pid, record.last_epoch)
         if is_bump and not is_retry and (request.pid, request.epoch) != (record.pid, record.epoch):
-            self.respond(request, FENCED)
+            self.respond(request, errors.PRODUCER_FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self.respond(request, CONCURRENT)
+            self.respond(request, errors.CONCURRENT_TRANSACTIONS)
         elif record.state == ONGOING:
             self.ledger.fenced += 1
             self._process.report("transaction-fenced", record.id, record.epoch, record.epoch + 1)
             self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
-            self.respond(request, CONCURRENT)
+            self.respond(request, errors.CONCURRENT_TRANSACTIONS)
         elif is_retry:
             self._grant(request, state, "")
         else:
@@ -149,17 +148,17 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         """AddPartitionsToTxn: begin or extend the transaction, or only verify that the partitions are in it."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self.respond(request, FENCED)
+            self.respond(request, errors.PRODUCER_FENCED)
             return
         record = state.record
         is_open = record.state == ONGOING
         has_all = is_open and set(request.partitions) <= set(record.partitions)
         if request.epoch != record.epoch:
-            self.respond(request, OLD_PRODUCER if not request.id else FENCED)
+            self.respond(request, errors.INVALID_PRODUCER_EPOCH if not request.id else errors.PRODUCER_FENCED)
         elif state.is_pending or record.state in PREPARED:
-            self.respond(request, CONCURRENT)
+            self.respond(request, errors.CONCURRENT_TRANSACTIONS)
         elif has_all or request.verify_only:
-            self.respond(request, "" if has_all else INVALID_STATE)
+            self.respond(request, "" if has_all else errors.INVALID_TXN_STATE)
         else:
             now = self._process.loop.now
             new = replace(
@@ -176,15 +175,15 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         """EndTxn: store the decision, respond, then send the markers."""
         state = self._state_of(request)
         if state is None or request.pid != state.record.pid:
-            self.respond(request, FENCED)
+            self.respond(request, errors.PRODUCER_FENCED)
             return
         record, bumps = state.record, self._rules.bumps_epoch_at_end()
         prepared, complete = _ends(request.commit)
         is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
         if request.epoch != record.epoch and not (is_repeated and record.state in (prepared, complete)):
-            self.respond(request, FENCED)
+            self.respond(request, errors.PRODUCER_FENCED)
         elif state.is_pending or record.state == prepared:
-            self.respond(request, CONCURRENT)
+            self.respond(request, errors.CONCURRENT_TRANSACTIONS)
         elif record.state == complete and is_repeated == bumps:
             self._respond_with_epoch(request, state, "")
         elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
@@ -193,7 +192,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
             self._prepare(state, request.commit, *epochs, partial(self._respond_with_epoch, request, state))
         else:
-            self.respond(request, INVALID_STATE)
+            self.respond(request, errors.INVALID_TXN_STATE)
 
     # --- the two phases
 
@@ -256,7 +255,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             return
         if state.markers.get(response.partition) is not response or self._states.get(state.record.id) is not state:
             return
-        if response.error in (OLD_COORDINATOR, OLD_PRODUCER):
+        if response.error in (errors.TRANSACTION_COORDINATOR_FENCED, errors.INVALID_PRODUCER_EPOCH):
             state.is_fenced = True
         elif response.error:
             state.markers[response.partition] = None

@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 
 from ..requests import NO_PRODUCER, ProducerIdAndEpoch, Request
 
-CONCURRENT = "CONCURRENT_TRANSACTIONS"
-FENCED = "PRODUCER_FENCED"
-
 INIT, ADD, END = "init", "add", "end"
 
 EMPTY, ONGOING = "Empty", "Ongoing"

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
+from .. import errors
 from ..config import Config
 from ..eras import ERAS
 from ..partition_state import PartitionState
 from ..ports import FollowerView, ReplicaView
-from ..requests import NONE
 from ..rules import Rules
 
 
@@ -36,7 +36,7 @@ class Zookeeper(Rules):
 
     def check_epoch(self, replica: ReplicaView, epoch: int) -> str:
         """A leader accepts a fetch of any epoch."""
-        return NONE
+        return errors.NONE
 
     def may_join_isr(self, replica: ReplicaView, follower: FollowerView) -> bool:
         """Whether the follower has reached the leader's high watermark.
