@@ -22,7 +22,7 @@ from .replica_history import (
     snapshots_with_records,
     truncations,
 )
-from .writing_term import writing_term
+from .writing_term import epoch_of_records, resumed_below, writing_term
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,17 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times."""
-    then, now = _epoch_then(timeline, lost), _epoch_now(timeline, lost)
+    then, now = epoch_of_records(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     if old is not None and _began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
-    if old is not None and (now == old.epoch or (then is None and now is None)):
+    resumed = old is not None and now is None and resumed_below(timeline, old, lost)
+    if old is not None and (now == old.epoch or resumed or (then is None and now is None)):
         stale = _stale_leader(timeline, lost, old)
-        if now == old.epoch or stale is not None:  # the epoch of the acknowledgement has other records there
+        if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
@@ -115,7 +116,7 @@ def _losing_term(
         after = [term for term in after if held_until < term.epoch <= now]
     else:
         after = [term for term in after if _began_after_records(term, lost, then)]
-    after = [term for term in after if term.start is None or term.start <= lost.first]
+    after = [t for t in after if t.start is None or t.start <= lost.first or resumed_below(timeline, t, lost)]
     if not after:
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
@@ -202,13 +203,6 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     return is_down or is_paused(timeline, term.leader, term.time, until)
 
 
-def _epoch_then(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
-    held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
-    epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
-    return int(epochs[0]) if len(epochs) == 1 else None
-
-
 def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
@@ -249,7 +243,7 @@ def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost
     may have acknowledged them before it learned of the election, and truncated them later.
     """
     term = change.old
-    if lost.acks != {"1"} or term is None or lost.first_acked is None or _epoch_then(timeline, lost) is not None:
+    if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
         return []
     previous = timeline.terms.get(term.epoch - 1)
     while previous is not None and previous.leader == term.leader:

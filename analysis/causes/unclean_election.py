@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+import polars as pl
+
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.timeline import Term, Timeline
@@ -144,6 +146,19 @@ def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term 
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
-        if was_above(timeline, leader, lost) and not truncations(timeline, leader, lost.last_acked, lost.last):
+        may_have_them = was_above(timeline, leader, lost) and not _has_others(
+            timeline, leader, lost, new.epoch, term.epoch
+        )
+        if may_have_them and not truncations(timeline, leader, lost.last_acked, lost.last):
             return term
     return None
+
+
+def _has_others(timeline: Timeline, broker: str, lost: Lost, since: int, led: int) -> bool:
+    """Whether a broker's log had other records when it began to lead an epoch, by its leader-epoch-checkpoint.
+
+    The file has that epoch, and before it an epoch from `since` on that begins at or below the lost records.
+    """
+    epochs = timeline.replica_logs.epochs.filter(pl.col("leader_epoch") <= led, broker=broker)
+    others = epochs.filter(pl.col("leader_epoch").is_between(since, led - 1), pl.col("start_offset") <= lost.first)
+    return bool(epochs.filter(leader_epoch=led).join(others, on="snapshot", how="semi").height)

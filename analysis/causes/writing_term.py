@@ -1,9 +1,18 @@
-"""The term in which a lost record was written, if no log shows its leader epoch."""
+"""The term in which a lost record was written: by its leader epoch in a log, else by its acknowledgement."""
 
 from __future__ import annotations
 
+import polars as pl
+
 from ..timelines.timeline import Term, Timeline
 from .cases import Lost
+
+
+def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
+    """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
+    held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
+    epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
+    return int(epochs[0]) if len(epochs) == 1 else None
 
 
 def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | None) -> Term | None:
@@ -46,3 +55,12 @@ def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
     first = [t for t in led if t.epoch == 0]
     return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
+
+
+def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
+    """Whether the leader of a term restarted after the acknowledgement, and led on from at or below the lost records.
+
+    ZooKeeper's controller keeps the epoch of the only broker in the ISR that restarts.
+    """
+    ends = [end for time, end in timeline.dated_ends(term.leader, "loaded") if time > lost.stored_at]
+    return any((e.fact.kind, e.fact.epoch) == ("begins", term.epoch) and e.end <= lost.first for e in ends)

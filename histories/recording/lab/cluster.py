@@ -168,6 +168,8 @@ class Cluster:
         for name in names:
             node = self.nodes[name]
             while not node.is_ready():
+                if not node.is_alive and node.is_still_registered():
+                    node.start()
                 if not node.is_alive:
                     raise LogjudgeError(f"node {name} ended at its start: {node.problem()} ({node.folder}/server.log)")
                 if not self.nodes[self.coordinator].is_alive:

@@ -81,6 +81,10 @@ class Node:
         text = self._text_since_start("server.log")
         return any(line in text for line in STARTED)
 
+    def is_still_registered(self) -> bool:
+        """Whether it ended at its start as ZooKeeper still had the session of its killed process: it may try again."""
+        return b"KeeperErrorCode = NodeExists" in self._text_since_start("server.log")
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process, if it is alive."""
         if self.process and self.process.poll() is None:

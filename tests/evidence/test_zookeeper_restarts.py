@@ -1,0 +1,40 @@
+"""Leaders that restart: ZooKeeper's controller keeps the epoch of one that was alone in the ISR."""
+
+from __future__ import annotations
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .replica_texts import joined, logs
+from .timelines import BOOT, LEADS, SECOND, epochs, fault, lost, metadata, server_log, timeline
+
+BEGINS = (
+    "INFO [Broker id=1] Leader orders-0 starts at leader epoch 3 from offset %d with high watermark 1 ISR [1]"
+    " addingReplicas [] removingReplicas []. Previous leader epoch was 3. (state.change.logger)"
+)
+
+
+@pytest.mark.parametrize(("first", "resumed_at"), [(1, 1), (2, 1), (2, 2)])
+@pytest.mark.parametrize("does_resume", [True, False])
+def test_a_restored_leader_that_goes_on_in_its_epoch_lost_the_records(first, resumed_at, does_resume):
+    """Broker 2 acknowledges the record at offset 1 in epoch 0, broker 1 that at 2 in epoch 3, before it is restored."""
+    before = (1, LEADS % (2, 0, "1,2")), (7, LEADS % (1, 3, "1")), (7, BEGINS % 2)
+    after = (11, BOOT), *([(12, BEGINS % resumed_at)] if does_resume else [])
+    faults = [fault("shutdown", "1", 9), fault("restore", "1", 10), fault("restart", "1", 11)]
+    about = {"replicas": ("1", "2"), "snapshots": ("before", ""), "times": {"before": 8 * SECOND}}
+    tables = joined(logs("2: 0a 1b 2c@3", "before"), logs("1: 0a 1x@3\n2: 0a 1x@3" if first == 1 else "1: 0a\n2: 0a"))
+    held = timeline(tables, about, None, [server_log("1", *before, *after)], leader="1", faults=faults)
+    value, acknowledged_at = {1: ("b", 5), 2: ("c", 8)}[first]
+    found = explain_loss(held, lost(first=first, last=first, values=(value,), at=acknowledged_at))
+    assert (found.cause == "log-rolled-back") == (does_resume and resumed_at <= first)
+
+
+@pytest.mark.parametrize(("epoch_file_of", "cause"), [("1", "unclean-election"), ("2", "unknown")])
+def test_a_leader_whose_log_had_other_records_brought_nothing_back(epoch_file_of, cause):
+    """Broker 1 still had the record when broker 2 was elected from outside the ISR, and led again later."""
+    parts = [logs("1: 0a 1b\n2: 0a", "before"), logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2")]
+    tables = {**joined(*parts), "epochs": epochs(("1", 0, 0), (epoch_file_of, 1, 1), ("1", 2, 2))}
+    unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1]}), (9, unclean), (12, {"isr": [2, 1], "leaderRecoveryState": 0}), (14, {"leader": 1}))
+    about = {"snapshots": ("before", ""), "times": {"before": 8 * SECOND}}
+    assert explain_loss(timeline(tables, about, meta, leader="1"), lost()).cause == cause
