@@ -35,6 +35,8 @@ def test_a_leader_whose_log_had_other_records_brought_nothing_back(epoch_file_of
     parts = [logs("1: 0a 1b\n2: 0a", "before"), logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2")]
     tables = {**joined(*parts), "epochs": epochs(("1", 0, 0), (epoch_file_of, 1, 1), ("1", 2, 2))}
     unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
-    meta = metadata((4, {"isr": [1]}), (9, unclean), (12, {"isr": [2, 1], "leaderRecoveryState": 0}), (14, {"leader": 1}))
+    meta = metadata(
+        (4, {"isr": [1]}), (9, unclean), (12, {"isr": [2, 1], "leaderRecoveryState": 0}), (14, {"leader": 1})
+    )
     about = {"snapshots": ("before", ""), "times": {"before": 8 * SECOND}}
     assert explain_loss(timeline(tables, about, meta, leader="1"), lost()).cause == cause
