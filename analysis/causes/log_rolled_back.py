@@ -8,9 +8,10 @@ stopped broker, are on the disk.
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
 (everything below it was flushed); a fault in the history that replaced its log, or cut it after a shutdown, and no
-power failure; a line of its next start which shows that it had been shut down in order (all logs were flushed); or a
-line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
-a registration with none of the log.dirs that it had before (the directory.id of each, since Kafka 3.7).
+power failure; a fault in the history that shut it down in order, or a line of its next start which shows that it had
+been (all logs were flushed); a line that it found no log and created one, if its process had been killed or shut down,
+or the log was a minute old; or a registration with none of the log.dirs that it had before (the directory.id of each,
+since Kafka 3.7).
 Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
 cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
 may stand for a tail that had not been flushed.
@@ -24,7 +25,7 @@ import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
-from ..timelines.timeline import DISK_FAULTS, DatedIsr, LogEnd, Timeline
+from ..timelines.timeline import DEATHS, DISK_FAULTS, DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held
@@ -208,8 +209,8 @@ def _replacement_facts(
         return []
     faults = _log_replacement_facts(timeline, broker, lost, since, until)
     new_disks = [fact for fact in timeline.new_disks if fact.broker == broker and since <= (fact.time or 0) <= until]
-    found = faults or _clean_start_facts(timeline, broker, since, until) or new_disks[:1]
-    return found or _empty_disk_facts(timeline, lost, short)
+    in_order = _clean_start_facts(timeline, broker, since, until) or _shutdown_facts(timeline, broker, since, until)
+    return faults or in_order or new_disks[:1] or _empty_disk_facts(timeline, lost, short)
 
 
 def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fact]:
@@ -247,6 +248,14 @@ def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact, at: int)
     return [stop, fact] if fact.offset is None or fact.offset <= lost.first else []
 
 
+def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
+    """The fault that shut a broker down in order before its only start between two times; else empty."""
+    stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
+    last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
+    in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
+    return [fact for stopped, fact in in_order if _starts_once(timeline, broker, stopped, until)]
+
+
 def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
     """The fact that the broker had been shut down in order before its first start between two times; else empty.
 
@@ -254,10 +263,13 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
     """
     own = [(fact.time, fact) for fact in timeline.clean_starts if fact.broker == broker and fact.time is not None]
     own = [(time, fact) for time, fact in own if since < time <= until]
-    if not own:
-        return []
-    sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= own[0][0]]
-    return [own[0][1]] if len(sources) == len({*sources}) else []  # a second start in one source: not the first
+    return [fact for time, fact in own[:1] if _starts_once(timeline, broker, since, time)]
+
+
+def _starts_once(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether no source has two starts of a broker between two times."""
+    sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= until]
+    return len(sources) == len({*sources})
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

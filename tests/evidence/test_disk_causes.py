@@ -192,16 +192,18 @@ IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file w
 
 
 @pytest.mark.parametrize(
-    ("broker", "lines", "cause"),
+    ("faults", "broker", "lines", "cause"),
     [
-        ("1", [(8, BOOT), (9, IN_ORDER)], "log-rolled-back"),
-        ("1", [(8, BOOT)], "last-replica-standing"),
-        ("1", [(7, BOOT), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),  # the first start may have lost the tail
-        ("2", [(8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
+        ([], "1", [(8, BOOT), (9, IN_ORDER)], "log-rolled-back"),
+        ([], "1", [(8, BOOT)], "last-replica-standing"),
+        ([], "1", [(7, BOOT), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),  # the first may have lost the tail
+        ([], "2", [(8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
+        ([fault("shutdown", "1", 6)], "1", [(8, BOOT)], "log-rolled-back"),
+        ([fault("shutdown", "1", 6)], "1", [(7, BOOT), (8, BOOT)], "last-replica-standing"),
+        ([fault("shutdown", "1", 6), fault("kill", "1", 7)], "1", [(8, BOOT)], "last-replica-standing"),
     ],
 )
-def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_broker_left(broker, lines, cause):
-    faults = (fault("shutdown", "1", 6),)
+def test_a_log_that_is_short_after_a_shutdown_in_order_was_replaced(faults, broker, lines, cause):
     found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE, events=[server_log(broker, *lines)])
     assert found.cause == cause
 
@@ -209,8 +211,6 @@ def test_a_log_that_is_short_after_a_shutdown_in_order_is_not_the_one_that_the_b
 NO_LOG = "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)"
 NEW = server_log("1", (9, NO_LOG))
 OLD = located(parse_log(f"[2027-01-15 07:58:00,000] {LOADED % 0}"), "", "1", "brokers/1/server.log")
-
-
 REGISTERED = (1, {"brokerId": 1, "logDirs": ["a"]})
 SAME, NEW_DISK = ([REGISTERED, (9, {"brokerId": 1, "logDirs": dirs}), *ALONE] for dirs in (["a", "b"], ["b"]))
 

@@ -229,8 +229,8 @@ def test_a_second_replica_prevents_the_loss_of_the_only_one():
     assert explained(replicas=("1",)).prevented_by[0] == "a second replica (replication.factor)"
 
 
-@pytest.mark.parametrize(("is_cut_recorded", "cause"), [(True, "log-rolled-back"), (False, "last-replica-standing")])
-def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, cause: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_cut_recorded", [True, False])
+def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, tmp_path: Path) -> None:
     """Kafka 4.1.1, without server logs: audit-0 has one replica, which was shut down and cut at offset 2."""
     shutil.unpack_archive(Path(__file__).parent / "data" / "transactions" / "hanging.tar.xz", tmp_path)
     run = tmp_path / "hanging"
@@ -239,7 +239,7 @@ def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, cause
         lines = history.read_text().splitlines()
         history.write_text("".join(f"{line}\n" for line in lines if '"op":15,' not in line))
     found = judge_run(open_run(run)).causes()
-    assert [one["cause"] for one in found] == [cause]
+    assert [one["cause"] for one in found] == ["log-rolled-back"]
     chain = json.dumps(found[0]["chain"])
     assert ("cut off on broker 3, from offset 2 on" in chain) == is_cut_recorded
     assert "begins epoch 2 at offset 2" in chain
