@@ -97,9 +97,11 @@ def _with_name(size: float, name: str) -> float:
 
 
 def _width(labels: Iterable[Text], renderer: RendererBase) -> float:
-    """The width of the label with most characters."""
-    longest = max(labels, key=lambda label: max(map(len, label.get_text().split("\n"))), default=None)
-    return 0 if longest is None else _points(longest.get_window_extent(renderer).width, renderer)
+    """The width of the widest of the labels with most characters."""
+    lengths = [(max(map(len, label.get_text().split("\n"))), label) for label in labels]
+    longest = max((length for length, _ in lengths), default=0)
+    widths = [label.get_window_extent(renderer).width for length, label in lengths if length == longest]
+    return max((_points(width, renderer) for width in widths), default=0)
 
 
 def _lines(text: str) -> int:

@@ -234,14 +234,15 @@ def _draw_panel(
     brokers = log["brokers"][:MAX_BROKERS]
     leader = leader_at(evidence, log["time"])
     for row, broker in enumerate(brokers):
+        own = [cut for cut in cuts if cut.broker == broker["broker"]]
+        lines = [scale.place(cut.end) for cut in own] + [edge for frame in _frames(log, scale) for edge in frame]
         for block in _blocks(broker):
             left, right = scale.place(block.first), scale.place(block.last + 1)
             colour = entries[block.look].colour
             box = {"facecolor": colour, "edgecolor": style.PAPER, "linewidth": 1.2}
             style.bar(axis, -row, left, max(right, left + 0.002), 2 * HALF, **box)
-            _draw_label(axis, block, scale, -row, colour)
+            _draw_label(axis, block, scale, -row, colour, lines)
         _draw_high_watermark(axis, broker, scale, row)
-        own = [cut for cut in cuts if cut.broker == broker["broker"]]
         _draw_truncations(axis, own, scale, row, _frames(log, scale), format_time)
     for left, right in _frames(log, scale):
         frame = Rectangle((left, -len(brokers) + 0.36), max(right - left, 0.004), len(brokers) + 0.24, fill=False)
@@ -260,11 +261,11 @@ def _draw_panel(
     mark_cuts(axis, scale)
 
 
-def _draw_label(axis: Axes, block: _Block, scale: Scale, y: float, colour: str) -> None:
-    """Epoch and offsets, in the widest part of the box that no cut goes through."""
+def _draw_label(axis: Axes, block: _Block, scale: Scale, y: float, colour: str, lines: list[float]) -> None:
+    """Epoch and offsets, in the widest part of the box that no cut and none of the vertical `lines` goes through."""
     first, last, epoch, _ = block
     left, right = scale.place(first), scale.place(last + 1)
-    stops = [left, *(cut for cut in scale.cuts if left < cut < right), right]
+    stops = [left, *sorted(x for x in (*scale.cuts, *lines) if left < x < right), right]
     since, until = max(pairwise(stops), key=lambda piece: piece[1] - piece[0])
     known = "" if epoch is None else f"epoch {epoch}: "
     offsets = f"{first}" if first == last else f"{first}–{last}"

@@ -255,11 +255,11 @@ def _draw_legend(axis: Axes, drawn: set[str]) -> None:
     from matplotlib.patches import Patch
 
     handles: dict[str, list[Any]] = {
-        "led": [Patch(facecolor=style.FAINT, label="leads (its colour)")],
+        "led": [Patch(facecolor=style.FAINT, label="leads (in its own colour)")],
         "in sync": [Patch(facecolor=IN_SYNC, label="in the ISR")],
         "absent": [Patch(**ABSENT, label="in the ISR, but down")],
         "died": [Line2D([], [], linestyle="", **DIED, label="down or fenced")],
-        "back": [Line2D([], [], linestyle="", **BACK, label="back")],
+        "back": [Line2D([], [], linestyle="", **BACK, label="runs again")],
         "gap": [Patch(**LEADERLESS, label="no leader")],
         "move": [Patch(**MOVING, **ADDING, label="being added"), Patch(**MOVING, **REMOVING, label="being removed")],
     }

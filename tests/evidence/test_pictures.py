@@ -166,12 +166,19 @@ def test_the_time_without_a_leader_is_drawn() -> None:
     assert [leadership.leader_at(replicas, second * SECOND) for second in (29, 31, 35, 40)] == ["1", None, None, "2"]
     legend = draw("swimlane", figures, {"partition": "orders-0"}).axes[1].get_legend()
     assert legend is not None
-    drawn = ["leads (its colour)", "in the ISR", "in the ISR, but down", "down or fenced", "back", "no leader"]
+    drawn = [
+        "leads (in its own colour)",
+        "in the ISR",
+        "in the ISR, but down",
+        "down or fenced",
+        "runs again",
+        "no leader",
+    ]
     assert [text.get_text() for text in legend.get_texts()] == drawn
     calm = _drawn([(0, "1", 0), (1, "2", 39)], isr=[[0, ["1", "2"]]])
     legend = draw("swimlane", calm, {"partition": "orders-0"}).axes[1].get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["leads (its colour)", "in the ISR"]
+    assert [text.get_text() for text in legend.get_texts()] == ["leads (in its own colour)", "in the ISR"]
 
 
 def test_labels_of_replicas_do_not_collide() -> None:
