@@ -130,7 +130,8 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
             return [*replaced, short.fact]
         since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
         # The ISR may still have a broker that is dead: its disk has been the same since its death.
-        since = max(lost.stored_at, _dead_since(timeline, broker, since))
+        has_leader = all(fact.kind != "leaderless" for fact in in_sync)
+        since = max(lost.stored_at, _dead_since(timeline, broker, since, has_leader))
         followed = max(since, _death_while_following(timeline, broker, lost, time))
         if not in_sync or _is_cut(timeline, broker, lost, followed, time):
             continue
@@ -182,11 +183,14 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
     return died[-1]
 
 
-def _dead_since(timeline: Timeline, broker: str, at: int) -> int:
-    """The time (ns) at which the broker's process had ended, if it was dead at `at`; else `at`."""
+def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> int:
+    """The time (ns) at which the broker's process had ended, if it was dead at `at`; else `at`.
+
+    While a partition has no leader, no broker of its ISR serves, also if one has started since and failed.
+    """
     ends = [event.time or 0 for event in timeline.died(broker) if is_end_of_process(event.fact)]
-    is_down = is_dead(timeline, broker, at, at, without_fences=True)
-    return max(time for time in ends if time <= at) if is_down else at
+    is_down = not has_leader or is_dead(timeline, broker, at, at, without_fences=True)
+    return max((time for time in ends if time <= at), default=at) if is_down else at
 
 
 def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:

@@ -6,6 +6,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import joined, logs
+from .test_disk_causes import IN_ORDER, rolled_back
 from .timelines import BOOT, LEADS, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 BEGINS = (
@@ -40,3 +41,14 @@ def test_a_leader_whose_log_had_other_records_brought_nothing_back(epoch_file_of
     )
     about = {"snapshots": ("before", ""), "times": {"before": 8 * SECOND}}
     assert explain_loss(timeline(tables, about, meta, leader="1"), lost()).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("starts", "cause"), [((9,), "log-rolled-back"), ((7, 9), "last-replica-standing")], ids=["first", "second"]
+)
+def test_a_start_that_failed_while_the_session_lasted_ended_in_order_after_the_loss(starts, cause):
+    """Broker 1 is killed at 6 s. Its second start finds that the first ended in order, which may have lost the tail."""
+    changes = [(3, {"leader": 1, "isr": [1]}), (8, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
+    lines = server_log("1", *((at, BOOT) for at in starts), (9, IN_ORDER))
+    found = rolled_back(fault("kill", "1", 6), before="", after="1: 0a\n2: 0a", changes=changes, events=[lines])
+    assert found.cause == cause

@@ -21,6 +21,8 @@ _LOG4J_2 = (
     ("org.apache.logging.log4j", "log4j-core", "2.24.3"),
 )
 _RELOAD4J = (("ch.qos.reload4j", "reload4j", "1.2.25"), ("org.slf4j", "slf4j-reload4j", "1.7.36"))
+# reload4j lacks classes that ZooKeeper 3.4 uses.
+_LOG4J = (("log4j", "log4j", "1.2.17"), ("org.slf4j", "slf4j-log4j12", "1.7.36"))
 # Java 11 removed these two.
 _JAXB = (("javax.xml.bind", "jaxb-api", "2.3.1"), ("javax.activation", "javax.activation-api", "1.2.0"))
 
@@ -45,7 +47,7 @@ RELEASES = {
     "4.0": Release("4.0.1", "2.13", _LOG4J_2),
     "3.9": Release("3.9.1", "2.13", _RELOAD4J, has_log4j_2=False),
     "2.8": Release("2.8.2", "2.13", _RELOAD4J, has_zookeeper=True, has_log4j_2=False),
-    "1.1": Release("1.1.1", "2.12", (*_JAXB, *_RELOAD4J), has_zookeeper=True, has_log4j_2=False),
+    "1.1": Release("1.1.1", "2.12", (*_JAXB, *_LOG4J), has_zookeeper=True, has_log4j_2=False),
     "0.10.2": Release("0.10.2.2", "2.12", _JAXB, has_zookeeper=True, has_log4j_2=False, has_idempotence=False),
 }
 DEFAULT = "4.1"
