@@ -37,7 +37,7 @@ def _find(folder: Path) -> Lab:
 def command() -> None:
     """Start a real Kafka cluster on this machine's loopback, and inject faults.
 
-    The brokers are nodes 1, 2, 3, and the controller is node 100 (with Kafka 0.10.2: zookeeper). No command needs
+    The brokers are nodes 1, 2, 3, and the controller is node 100 (before Kafka 3: zookeeper). No command needs
     privileges. `record --lab` starts a cluster of its own.
     """
 
@@ -48,7 +48,7 @@ def command() -> None:
     "--kafka",
     default="",
     metavar="VERSION",
-    help="Kafka's version: 4.1, 4.0, 3.9 or 0.10.2 [default: that of KAFKA_HOME, else 4.1].",
+    help="Kafka's version: 4.0 to 4.4, 3.9, 2.8, 1.1 or 0.10.2 [default: that of KAFKA_HOME, else 4.1].",
 )
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
 @click.option("--heap", default=256, show_default=True, type=click.IntRange(96), metavar="MB", help="Heap of a node.")
