@@ -31,7 +31,7 @@ def test_a_restored_leader_that_goes_on_in_its_epoch_lost_the_records(first, res
 
 
 @pytest.mark.parametrize(("epoch_file_of", "cause"), [("1", "unclean-election"), ("2", "unknown")])
-def test_a_leader_whose_log_had_other_records_brought_nothing_back(epoch_file_of, cause):
+def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_of, cause):
     """Broker 1 still had the record when broker 2 was elected from outside the ISR, and led again later."""
     parts = [logs("1: 0a 1b\n2: 0a", "before"), logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2")]
     tables = {**joined(*parts), "epochs": epochs(("1", 0, 0), (epoch_file_of, 1, 1), ("1", 2, 2))}
