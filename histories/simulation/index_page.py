@@ -40,7 +40,8 @@ def index_page() -> str:
         "# Scenarios",
         "Each page has a story, a picture, and the outcome of one simulated run. `logjudge scenarios run NAME` runs it,"
         "\nalso with another variant (`--variant`) or other settings (`--set`). [What unclean elections cost and save]"
-        "(#unclean-elections-availability-against-loss) is at the end.",
+        "(#unclean-elections-availability-against-loss) is at the end. The [glossary](../glossary.md) explains"
+        " the terms.",
         *listed,
         _TRADE_OFF + "\n" + "\n".join(_trade_off()),
         _ADVICE,

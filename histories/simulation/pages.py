@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...models.replication.scenario import Scenario
 from ..references import markdown_link, with_links
 from .outcome import Outcome, outcome
 from .scenario_file import dump
+from .scenarios import names
 from .truth_file import handled_again, read_before_loss, truth
 
 GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario file instead. -->"
@@ -28,7 +30,7 @@ def page(scenario: Scenario, arguments: str = "") -> str:
     parts = [
         GENERATED,
         f"# {scenario.title or scenario.name}",
-        *([scenario.story] if scenario.story else []),
+        *([scenario.story if arguments else _with_scenario_links(scenario)] if scenario.story else []),
         f"![{scenario.picture} of {scenario.name}]({scenario.name}.svg)",
         f"    logjudge scenarios run {arguments or scenario.name}\n"
         f"    logjudge plot {scenario.name}-judged {scenario.picture}",
@@ -47,6 +49,13 @@ def page(scenario: Scenario, arguments: str = "") -> str:
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _with_scenario_links(scenario: Scenario) -> str:
+    """The story, with a link for each other scenario that it names. A name without a hyphen may be a plain word."""
+    named = (name for name in names() if name != scenario.name and "-" in name)
+    others = "|".join(sorted(named, key=len, reverse=True))
+    return re.sub(rf"(?<![\w-])({others})(?![\w-])", r"[\1](\1.md)", scenario.story)
 
 
 def _messages(scenario: Scenario) -> list[str]:
