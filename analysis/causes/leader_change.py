@@ -22,7 +22,7 @@ from .replica_history import (
     snapshots_with_records,
     truncations,
 )
-from .writing_term import epoch_of_records, resumed_below, writing_term
+from .writing_term import epoch_of_records, late_term, resumed_below, writing_term
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     missing = (leader,) if old is None or old.leader is None else ()
     resumed = old is not None and now is None and resumed_below(timeline, old, lost)
     if old is not None and (now == old.epoch or resumed or (then is None and now is None)):
-        stale = _stale_leader(timeline, lost, old)
+        stale = late_term(timeline, lost, old)
         if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
@@ -179,11 +179,16 @@ def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None
 
 def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
     """Whether a later term cannot have lost the records, whatever its start offset: its leader had them and did not
-    restart, or it was dead or paused, or it was replaced within a millisecond.
+    restart, or began the next term above the first of them; or it was dead, paused, or replaced within a millisecond.
     """
-    if term.leader is None or term.time is None or term.has_conflict or lost.first_acked is None:
+    if term.leader is None or term.time is None or term.has_conflict:
         return False
     following = next((t for t in timeline.terms.values() if t.epoch > term.epoch), None)
+    goes_on = following is not None and term.leader == change.old_leader == following.leader
+    if following is not None and goes_on and not following.has_conflict and (following.start or 0) > lost.first:
+        return True
+    if lost.first_acked is None:
+        return False
     ends = [time for time in (term.ended, following.time if following else None) if time is not None]
     until = min(ends, default=term.time)
     if ends and until - term.time < MS:
@@ -212,30 +217,6 @@ def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
         now = now.filter(broker=logs.leader)
     epochs = now["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
-
-
-def _stale_leader(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
-    """The term before `new`, if its leader acknowledged the records after it was replaced, and truncated them later.
-
-    None if the new leader may have lost records of its own.
-    """
-    earlier = [t for t in timeline.terms.values() if t.epoch < new.epoch and t.leader is not None]
-    if not earlier or new.start is None or new.start > lost.first or lost.last_acked is None:
-        return None
-    stale = earlier[-1]
-    if stale.has_conflict or stale.leader is None or stale.leader == new.leader:
-        return None
-    followed = [end for end in timeline.ends_of(stale.leader, "followed") if (end.fact.epoch or 0) >= new.epoch]
-    acknowledged = lost.last_acked if lost.first_acked is None else lost.first_acked
-    sent = acknowledged - SECOND  # the acknowledgement has reached the client a second later
-    learned = [end.time for end in followed if end.time is not None and end.time <= sent]
-    if learned or is_dead(timeline, stale.leader, sent, lost.last_acked, without_fences=True):
-        return None
-    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
-    starts = [e.time or 0 for e in timeline.events if e.broker == new.leader and e.kind == "started"]
-    until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
-    again = any(lost.last_acked - SECOND < time <= until for time in starts)
-    return stale if cuts and not again else None
 
 
 def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[str]:

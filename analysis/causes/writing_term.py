@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 
+from ...histories.tables import MAX_INT64
+from ..timelines.facts import SECOND
 from ..timelines.timeline import Term, Timeline
 from .cases import Lost
+from .replica_history import is_dead, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
@@ -30,6 +33,34 @@ def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | Non
             break
         term = following
     return term
+
+
+def late_term(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
+    """The only term before `new` whose leader acknowledged the records after it was replaced; else None."""
+    if new.start is None or new.start > lost.first:
+        return None
+    earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
+    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new)]
+    return stale[-1] if len({term.leader for term in stale}) == 1 else None
+
+
+def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term) -> bool:
+    """Whether the leader of a term acknowledged the records in the time of a later term, and truncated them later.
+
+    False if the new leader may have lost records of its own.
+    """
+    if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
+        return False
+    followed = timeline.dated_ends(stale.leader, "followed")
+    # The acknowledgement has reached the client a second later.
+    sent = (lost.last_acked if lost.first_acked is None else lost.first_acked) - SECOND
+    has_learned = any(time <= sent and (end.fact.epoch or 0) > stale.epoch for time, end in followed)
+    if has_learned or is_dead(timeline, stale.leader or "", sent, lost.last_acked, without_fences=True):
+        return False
+    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
+    until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
+    starts = timeline.starts_of(new.leader)
+    return bool(cuts) and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:

@@ -132,7 +132,7 @@ def with_acknowledgement_times(timeline: Timeline, sends: pl.DataFrame, values: 
     A client only reports the end of a transaction, which may be long after the brokers acknowledged its records, and an
     election in between may have lost them. So such a send was acknowledged
 
-    - after its transaction and the epoch that wrote it began (`acked_from`);
+    - after its transaction and the epoch that wrote it began (`acked_from`), as far as that epoch is known;
     - before its transaction ended and before a consumer read it (`acked_by`);
     - before the last leader that had the record died, and before the first epoch that began at or below its offset: the
       leader of that epoch did not have the record (`acked_by`).
@@ -144,7 +144,7 @@ def with_acknowledgement_times(timeline: Timeline, sends: pl.DataFrame, values: 
     key = ["offset", "value"]
     held = timeline.replica_logs.records.select(*key, "leader_epoch").drop_nulls().unique().unique(key, keep="none")
     known = known.drop(*TIMES).join(held, on=key, how="left", maintain_order="left")
-    places = known.select("leader_epoch", "offset").rows()
+    places = known.select("leader_epoch", "offset", "invoked", "completed").rows()
     leaders = {place: _times_of_leaders(timeline, *place) for place in dict.fromkeys(places)}
     began, gone = zip(*(leaders[place] for place in places), strict=True)
     times = known.select(
@@ -157,14 +157,31 @@ def with_acknowledgement_times(timeline: Timeline, sends: pl.DataFrame, values: 
     return sends.drop(*TIMES).join(times, on=key, how="left", maintain_order="left")
 
 
-def _times_of_leaders(timeline: Timeline, epoch: int | None, offset: int) -> tuple[int | None, int | None]:
-    """The times (ns) when the epoch that wrote a record began, and when the last leader with the record was gone."""
+def _times_of_leaders(
+    timeline: Timeline, epoch: int | None, offset: int, begun: int, ended: int
+) -> tuple[int | None, int | None]:
+    """The times (ns) when the epoch that wrote a record began, and when the last leader with the record was gone.
+
+    The record's transaction began and ended at `begun` and `ended`.
+    """
+    epoch = _clean_epoch(timeline, offset, begun, ended) if epoch is None else epoch
     terms = [term for term in timeline.terms.values() if epoch is not None and term.epoch >= epoch]
     if not terms or terms[0].epoch != epoch:
         return None, None
     later = (number for number, term in enumerate(terms) if number and term.start is not None and term.start <= offset)
     number = next(later, None)
     return terms[0].time, None if number is None else _last_time_of(timeline, terms[number - 1], terms[number])
+
+
+def _clean_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> int | None:
+    """The last epoch that began at or below a record, by a clean election, while its transaction was open.
+
+    A leader that is elected cleanly has all acknowledged records, so it wrote this one. None if no later epoch began at
+    or below the record, so that this election lost it after all.
+    """
+    below = [t for t in timeline.terms.values() if t.start is not None and t.start <= offset and t.time is not None]
+    found = [t for t in below[:-1] if begun < (t.time or 0) < ended and t.elected_uncleanly is False]
+    return found[-1].epoch if found else None
 
 
 def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None:

@@ -156,8 +156,10 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
 
 def _led(timeline: Timeline, followed: LogEnd) -> bool:
     """Whether a broker that began to follow led before: what another follower truncates then is in its log, too."""
-    earlier = [term for term in timeline.terms.values() if term.leader and term.epoch < (followed.fact.epoch or 0)]
-    return bool(earlier) and earlier[-1].leader == followed.broker
+    epoch, broker = followed.fact.epoch or 0, followed.broker
+    led = [term.epoch for term in timeline.terms.values() if term.leader == broker and term.epoch < epoch]
+    before = [end.fact.epoch or 0 for end in timeline.ends_of(broker, "followed")]
+    return bool(led) and not any(led[-1] < one < epoch for one in before)
 
 
 def first_removed(logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None) -> int | None:

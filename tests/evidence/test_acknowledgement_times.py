@@ -10,7 +10,7 @@ from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.tables import Finding
 
 from .replica_texts import joined, logs
-from .timelines import AFTER, SECOND, UNCLEAN, epochs, fault, lost, timeline
+from .timelines import AFTER, SECOND, UNCLEAN, epochs, fault, lost, metadata, timeline
 
 BEFORE = logs("1: 0a 1b", "mid")
 HELD = {**joined(BEFORE, logs("1: 0a 1x@1\n2: 0a 1x@1")), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
@@ -57,3 +57,14 @@ def test_bounds_of_the_time_of_an_acknowledgement(invoked, ended, changed, times
     found = timeline(HELD, MID, UNCLEAN, faults=[fault("kill", "1", 6)])
     part, _ = explained(found, invoked, ended, **changed)
     assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)
+
+
+@pytest.mark.parametrize(("ended", "times"), [(8, (5, 8)), (4.5, (4, 4.5))])
+def test_a_leader_that_was_elected_cleanly_wrote_what_an_open_transaction_has_at_or_above_its_start(ended, times):
+    """Broker 2 is elected at 5 s, and broker 1 at 9 s from outside the ISR. Both lead from offset 1."""
+    meta = metadata((5, {"leader": 2, "isr": [2]}), (9, {"leader": 1, "isr": [1], "leaderRecoveryState": 1}))
+    begun = epochs(("1", 0, 0), ("1", 2, 1), ("2", 0, 0), ("2", 1, 1))
+    found = timeline({**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": begun}, meta=meta, leader="1")
+    part, explanation = explained(found, 4, ended)
+    assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)
+    assert (explanation.cause == "unclean-election") == (ended == 8)

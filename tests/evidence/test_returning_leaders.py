@@ -77,6 +77,18 @@ def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, ca
     assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
 
 
+def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
+    """Broker 1 is cut off from the controller and acknowledges. Broker 3 leads from 4 s, broker 2 from 6 s."""
+    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    meta = metadata((4, {"leader": 3, "isr": [2, 3]}), (6, {"leader": 2, "isr": [2]}))
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    explained = explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late)
+    assert explained.cause == "single-ack-failover"
+    assert explained.chain[0].broker == "1"
+    both_cut = [server_log(broker, (20, CUT % 1)) for broker in ("1", "3")]
+    assert explain_loss(timeline(tables, None, meta, both_cut), late).cause == "unknown"
+
+
 @pytest.mark.parametrize(
     ("kind", "broker", "at", "is_shown"),
     [

@@ -18,6 +18,8 @@ import logjudge
 import polars as pl
 import pytest
 from command_line import invoke, verdict_in
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.cases import Lost
 from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
@@ -27,7 +29,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, CUT, LOADED, TWO_LEADS, metadata, server_log, timeline
+from .timelines import AFTER, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -270,6 +272,19 @@ OTHER = (41, "INFO Rolled new log segment (x)")
 def test_a_truncation_of_the_copy_on_its_way_is_none_of_the_log(before, is_of_log, line):
     found = timeline(logs("1: 0a 0b\n2: 0a 0b"), events=[server_log("1", *before, (41, line % 0))])
     assert [end.end for end in found.ends_of("1", "truncated")] == ([0] if is_of_log else [])
+
+
+def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> None:
+    """As in ZooKeeper mode, where each broker that leaves the ISR begins a term, and no source has its first offset."""
+    meta = metadata(
+        (2, {"leader": 1, "isr": [1, 2]}),
+        (3, {"leader": 1, "isr": [1]}),
+        (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}),
+    )
+    begun = epochs(("1", 0, 0), ("1", 2, 3), ("2", 0, 0), ("2", 3, 1))
+    found = timeline({**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": begun}, meta=meta)
+    lost = Lost("orders", 0, 1, 9, 9, written=SECOND)
+    assert explain_loss(found, lost).cause == "unclean-election"
 
 
 def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_follow() -> None:
