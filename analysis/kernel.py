@@ -1,4 +1,4 @@
-"""Judges one unit: runs every rule on its partitions, links the findings of one event, numbers them.
+"""Judges one unit: runs every rule on its partitions, and explains and summarises what they find.
 
 It uses frames and rules, but neither Spark nor files. Both engines call the same function.
 """
@@ -6,39 +6,28 @@ It uses frames and rules, but neither Spark nor files. Both engines call the sam
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from ..histories.settings import Settings
-from ..histories.tables import FINDINGS, MAX_INT64, Finding, no_rows
-from .batches import Unit, by_unit
+from ..histories.tables import MAX_INT64, Finding
 from .figures import MAX_PARTITIONS, badness, own_figures_of
-from .finding_order import SEVERITIES
 from .incidents.explaining import explain
-from .incidents.transaction_ends import with_causes_of_pieces, with_explanations
+from .incidents.transaction_ends import with_explanations
 from .partitions.common import Common
 from .partitions.foreign_clock import clock_set_back
 from .partitions.partition import Partition
-from .partitions.unit import OBSERVED, Tables, partitions_of
+from .partitions.unit import Tables, partitions_of
 from .rules import RULES, Judgement, Rule
-from .rules.cycles import RULES_OF_CYCLES, CyclesByType, judge_cycles
-from .rules.torn import judge_torn, torn_transaction
-from .screening import screen as screening
-from .summary import counts_of, summarise
+from .rules.cycles import RULES_OF_CYCLES
+from .rules.torn import torn_transaction
+from .summary import summarise
 from .transactions.dependencies import dependencies
 from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
-from .verdict.consequences import accept_consequences, link_consequences
-
-MAX_DRAWN = 6  # cycles of a run
-
-# The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
-RAW_EVIDENCE = pl.List(
-    pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
-)
+from .verdict.severity import findings_of
 
 
 @dataclass
@@ -106,102 +95,6 @@ def _judge_partition(p: Partition, unproved: Collection[str] | None) -> _JudgedP
     return _JudgedPartition(p, findings, summary, between, pieces)
 
 
-class RunJudgement(NamedTuple):
-    """The judgement of rules on the whole run."""
-
-    findings: pl.DataFrame  # as of `to_frame`
-    record: dict[str, Any]  # as in a summary of a partition
-
-
-def judge_pieces(
-    odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
-) -> RunJudgement:
-    """The judgement of torn-transaction.
-
-    `odd` are PIECES, `beside` the pieces beside them (expected_of_operations). A finding is related to the lost writes
-    or aborted reads (`losses`: Results.losses) that have all of its values.
-    """
-    findings, causes = [], []
-    for number, (found, explanations) in enumerate(judge_torn(odd, beside)):
-        finding = replace(_with_id(found, number, settings), related=_losses_behind(found, losses))
-        finding, explained = with_causes_of_pieces(finding, explanations)
-        findings.append(finding)
-        causes += explained
-    table, record = of_run(findings)
-    return RunJudgement(table, {**record, "causes": causes})
-
-
-def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:
-    """A finding of the whole run with its id and its configured severity."""
-    of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
-    return replace(with_configured_severity(finding, settings), id=of_rule)
-
-
-def of_run(findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()) -> RunJudgement:
-    """The judgement with these findings, missing settings, and drawings of cycles."""
-    record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
-    return RunJudgement(to_frame(findings), {"findings": counts_of(findings), **record})
-
-
-def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
-    """The ids of the losses in a finding's partition, if they have all of its values."""
-    here = losses.filter(topic=finding.topic, partition=finding.partition)
-    values = set(finding.values)
-    behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
-    is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))
-    return sorted(name for name, lost in behind if lost) if is_covered else []
-
-
-def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> RunJudgement:
-    """The judgement of the rules of cycles.
-
-    `found` are the cycles between its transactions (find_cycles).
-    """
-    judged = judge_cycles(found, settings)
-    rules = settings.rules or RULES
-    chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
-    findings = [_with_id(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
-    drawings = [
-        {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
-        for finding, (_, drawing) in zip(findings, chosen, strict=True)
-    ]
-    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
-    missing = [[rule, setting] for rule, setting in judged.missing_settings if rule in rules]
-    return of_run(findings, missing, drawings[:MAX_DRAWN])
-
-
-class ScreenedBatch(NamedTuple):
-    """The summaries of plainly valid partitions; the rows of all others by unit and table, and unproved rules."""
-
-    summaries: list[dict[str, Any]]
-    left: list[tuple[Unit, str, pl.DataFrame]]
-    unproved: dict[Unit, frozenset[str]]
-
-
-def as_small(unit: Unit, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of a table of a unit, with its topic and partition, as batches have them."""
-    key = {"topic": pl.lit(unit.topic), "partition": pl.lit(unit.partition, pl.Int32)}
-    return rows.with_columns(**key).select(list(OBSERVED[table]))
-
-
-def screen_batch(small: Tables, apart: Collection[Unit], common: Common) -> ScreenedBatch:
-    """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
-
-    Units that have rows `apart` from these are left as they are.
-    """
-    if not small:
-        return ScreenedBatch([], [], {})
-    whole = {name: pl.concat([no_rows(OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
-    screened = screening.screen_batch(whole, apart, common)
-    valid = pl.DataFrame([*screened.valid], schema={"topic": pl.String, "partition": pl.Int32}, orient="row")
-    left = [
-        (unit, name, own)
-        for name, rows in whole.items()
-        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left"))
-    ]
-    return ScreenedBatch(screened.summaries, left, {Unit(*key): rules for key, rules in screened.unproved.items()})
-
-
 def judge(p: Partition, names: Collection[str] | None = None) -> dict[str, Judgement]:
     """The judgement of one partition by each rule that applies (of those `names`), by rule name, in report order."""
     chosen = [rule for rule in RULES.values() if not p.settings.rules or rule.name in p.settings.rules]
@@ -227,27 +120,6 @@ def _judgement(p: Partition, rule: Rule) -> Judgement:
     return Judgement(tuple(findings), tuple(dict.fromkeys(unknowns)), judgement.missing_settings)
 
 
-def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Finding]:
-    """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
-    generation = p.generation.number if p.generation and p.generation.count > 1 else None
-    findings = [
-        replace(
-            with_configured_severity(finding, p.settings), id=f"{rule}/{p.label}/{number}", topic_generation=generation
-        )
-        for rule, judgement in judgements.items()
-        for number, finding in enumerate(judgement.findings)
-    ]
-    return accept_consequences(link_consequences(findings, p), p)
-
-
-def with_configured_severity(finding: Finding, settings: Settings) -> Finding:
-    """The finding with its severity under --strict and --allow."""
-    severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
-    is_allowed = bool({finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow))
-    is_accepted = severity == "violation" and is_allowed
-    return replace(finding, severity="permitted" if is_accepted else severity, is_accepted=is_accepted)
-
-
 def _key(finding: Finding) -> tuple[Any, ...]:
     return (finding.first_offset, finding.last_offset, finding.count, tuple(finding.values), finding.snapshot)
 
@@ -256,16 +128,3 @@ def _order(finding: Finding) -> tuple[Any, ...]:
     offset = finding.first_offset if finding.first_offset is not None else MAX_INT64
     where = (offset, finding.last_offset or 0, finding.values, finding.snapshot or "", finding.replicas)
     return (*where, finding.processes, [item.place or 0 for item in finding.evidence])
-
-
-def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
-    """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
-    schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
-    rows = []
-    for finding in findings:
-        evidence = [
-            {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
-            for item in finding.evidence
-        ]
-        rows.append({**{name: getattr(finding, name) for name in schema}, "evidence": evidence})
-    return pl.DataFrame(rows, schema=schema)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ..histories.errors import InputError
-from ..histories.tables import CONTEXT, FINDINGS, PLACES_OF_SPLIT
+from ..histories.tables import CONTEXT, FINDINGS, PLACES_OF_SPLIT, Finding
 from .finding_order import by_rule, partition_key
 from .stages import QUARANTINED
 from .wording import plural
@@ -24,6 +24,25 @@ def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
     """All facts of a cause: its chain with the other sources of each fact, and the same of its readings."""
     chain = [source for fact in cause["chain"] for source in (fact, *fact.get("also", ()))]
     return [*chain, *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
+
+
+# The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
+RAW_EVIDENCE = pl.List(
+    pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
+)
+
+
+def to_frame(findings: Iterable[Finding]) -> pl.DataFrame:
+    """One row for each finding: the columns of FINDINGS, with evidence as RAW_EVIDENCE (unresolved places)."""
+    schema = {**FINDINGS, "evidence": RAW_EVIDENCE}
+    rows = []
+    for finding in findings:
+        evidence = [
+            {"place": item.place, "source": item.source, "line": item.line, "byte": item.byte, "says": item.sentence}
+            for item in finding.evidence
+        ]
+        rows.append({**{name: getattr(finding, name) for name in schema}, "evidence": evidence})
+    return pl.DataFrame(rows, schema=schema)
 
 
 class Results:
@@ -73,13 +92,13 @@ class Results:
         self._damage.append(rows)
 
     def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
-        """Adds the findings of one unit (kernel.to_frame) and the summaries of its partitions."""
+        """Adds the findings of one unit (`to_frame`) and the summaries of its partitions."""
         if len(findings):
             self._findings.append(findings)
         self._summaries.extend(summaries)
 
     def add_of_run(self, findings: pl.DataFrame, record: dict[str, Any]) -> None:
-        """Adds the findings of rules on the whole run and their record (kernel.judge_whole_run)."""
+        """Adds the findings of rules on the whole run and their record (run_rules.py)."""
         self.add_judged(findings, [])
         self._of_run.append(record)
 

@@ -18,16 +18,17 @@ from ..histories.files import Block, blocks
 from ..histories.readers import READERS
 from ..histories.readers import transaction_lines as lines
 from ..histories.tables import PLACES_OF_SPLIT
-from .kernel import MAX_DRAWN, of_run, with_configured_severity
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .rules.cycles import MAX_PERMITTED, CyclesByType
+from .run_rules import MAX_DRAWN, of_run
 from .stages import QUARANTINED
 from .transactions.anomalies import Anomaly
 from .transactions.cycles import cycles_of, join_cycles
 from .transactions.keys import judge_keys, without_repeated
 from .transactions.txn_history import TxnHistory, history_of, outcome_counts
 from .transactions.version_edges import Versions, dependencies_of, edges_of
+from .verdict.severity import with_configured_severity
 
 MAX_COMPONENTS = MAX_PERMITTED  # of a type of cycle: each has one finding, and the last has the count of the others
 Progress = Callable[..., None]

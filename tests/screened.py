@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from logjudge.analysis.engines import local
-from logjudge.analysis.kernel import screen_batch
 from logjudge.analysis.results import Results
+from logjudge.analysis.screened_batches import screen_batch
 from logjudge.analysis.screening import screen
 from logjudge.histories.bundle import Run
 

@@ -21,8 +21,9 @@ from logjudge.analysis.figures.merge import STOPS, fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.figures.series import MAX_BINS, bins_over, sum_by_bin
 from logjudge.analysis.figures.windows import windows
-from logjudge.analysis.kernel import findings_of, judge
+from logjudge.analysis.kernel import judge
 from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.verdict.severity import findings_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, Finding, complete, without_key

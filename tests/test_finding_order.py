@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.finding_order import SEVERITIES, worst_first, worst_rows_first
-from logjudge.analysis.kernel import to_frame
+from logjudge.analysis.results import to_frame
 from logjudge.analysis.rules import RULES
 from logjudge.histories.tables import Finding
 

@@ -13,12 +13,14 @@ from ...histories.pairing import PLACED_EVENTS
 from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, SENDS
 from ..batches import MAX_SMALL_ROWS, WHOLE, Unit, batch_of, batches_of
-from ..kernel import Judged, as_small, judge_pieces, judge_unit, judge_whole_run, screen_batch, to_frame
+from ..kernel import Judged, judge_unit
 from ..partitions.common import Common
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Tables
-from ..results import Results
+from ..results import Results, to_frame
 from ..rules import DIALECTS
+from ..run_rules import judge_pieces, judge_whole_run
+from ..screened_batches import as_small, screen_batch
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of

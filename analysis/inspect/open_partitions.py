@@ -15,11 +15,13 @@ from ..batches import Unit, batches_of, by_unit
 from ..engines.local import Gathered, Progress, gather
 from ..engines.threads import on_all_cores
 from ..incidents.explaining import explain
-from ..kernel import findings_of, judge, screen_batch
+from ..kernel import judge
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
 from ..results import Results
+from ..screened_batches import screen_batch
+from ..verdict.severity import findings_of
 from ..wording import some
 
 Record = dict[str, Any]

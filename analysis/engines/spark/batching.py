@@ -16,10 +16,12 @@ import pyarrow as pa
 from ....histories.settings import Settings
 from ....histories.tables import CONTEXT, SENDS
 from ...batches import MAX_SMALL_ROWS, WHOLE, Unit
-from ...kernel import as_small, judge_whole_run, screen_batch, to_frame
 from ...partitions.common import Common
 from ...partitions.unit import Tables
+from ...results import to_frame
 from ...rules.cycles import find_cycles
+from ...run_rules import judge_whole_run
+from ...screened_batches import as_small, screen_batch
 from ...screening.retained import OtherRows, Others
 from ..local import judge_stored
 from ..store import ObservationStore

@@ -15,9 +15,9 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
-from ...kernel import judge_pieces, judge_whole_run
 from ...results import Results
 from ...rules.anomalies import DIALECTS
+from ...run_rules import judge_pieces, judge_whole_run
 from ...stages import pair_at_end
 from ...transactions.pieces import Expected, expected_of_operations
 from ..local import Progress

@@ -1,0 +1,86 @@
+"""The rules on the whole run: torn transactions, whose pieces are in several partitions, and cycles of transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from ..histories.settings import Settings
+from ..histories.tables import Finding
+from .finding_order import SEVERITIES
+from .incidents.transaction_ends import with_causes_of_pieces
+from .results import to_frame
+from .rules import RULES
+from .rules.cycles import CyclesByType, judge_cycles
+from .rules.torn import judge_torn
+from .summary import counts_of
+from .verdict.severity import with_configured_severity
+
+MAX_DRAWN = 6  # cycles of a run
+
+
+class RunJudgement(NamedTuple):
+    """The judgement of rules on the whole run."""
+
+    findings: pl.DataFrame  # as of `to_frame`
+    record: dict[str, Any]  # as in a summary of a partition
+
+
+def judge_pieces(
+    odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
+) -> RunJudgement:
+    """The judgement of torn-transaction.
+
+    `odd` are PIECES, `beside` the pieces beside them (expected_of_operations). A finding is related to the lost writes
+    or aborted reads (`losses`: Results.losses) that have all of its values.
+    """
+    findings, causes = [], []
+    for number, (found, explanations) in enumerate(judge_torn(odd, beside)):
+        finding = replace(_with_id(found, number, settings), related=_losses_behind(found, losses))
+        finding, explained = with_causes_of_pieces(finding, explanations)
+        findings.append(finding)
+        causes += explained
+    table, record = of_run(findings)
+    return RunJudgement(table, {**record, "causes": causes})
+
+
+def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:
+    """A finding of the whole run with its id and its configured severity."""
+    of_rule = f"{finding.rule}/{finding.topic}-{finding.partition}/{number}"
+    return replace(with_configured_severity(finding, settings), id=of_rule)
+
+
+def of_run(findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()) -> RunJudgement:
+    """The judgement with these findings, missing settings, and drawings of cycles."""
+    record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
+    return RunJudgement(to_frame(findings), {"findings": counts_of(findings), **record})
+
+
+def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
+    """The ids of the losses in a finding's partition, if they have all of its values."""
+    here = losses.filter(topic=finding.topic, partition=finding.partition)
+    values = set(finding.values)
+    behind = [(name, values.intersection(lost)) for name, lost in here.select("id", "values").rows()]
+    is_covered = bool(values) and values == set().union(*(lost for _, lost in behind))
+    return sorted(name for name, lost in behind if lost) if is_covered else []
+
+
+def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> RunJudgement:
+    """The judgement of the rules of cycles.
+
+    `found` are the cycles between its transactions (find_cycles).
+    """
+    judged = judge_cycles(found, settings)
+    rules = settings.rules or RULES
+    chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
+    findings = [_with_id(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
+    drawings = [
+        {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
+        for finding, (_, drawing) in zip(findings, chosen, strict=True)
+    ]
+    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
+    missing = [[rule, setting] for rule, setting in judged.missing_settings if rule in rules]
+    return of_run(findings, missing, drawings[:MAX_DRAWN])
