@@ -30,7 +30,7 @@ from .group_commits import (
     lost_commits,
     with_begin,
 )
-from .passed_records import compaction_reason, existing_for_group, is_gone
+from .passed_records import compaction_reason, existing_for_group, is_gone, truncated_meanwhile
 from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 
@@ -267,17 +267,9 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 _went_back(p, group, row),
                 (row["offset"], row["previous_offset"] - 1),
                 [_proof_of_commit(row, prefix) for prefix in ("previous_", "")],
-                values=_replaced_meanwhile(p, group, row["previous_completed"], row["completed"]),
+                values=truncated_meanwhile(p, group, row),
                 processes=[row["process"]],
             )
-
-
-def _replaced_meanwhile(p: Partition, group: Group, since: int, until: int) -> list[str]:
-    """The first lost record at an offset where a member read another record between two commits (ns)."""
-    again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
-    lost = p.entries.filter(is_gone(p)).select("offset", "value")
-    both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
-    return both.sort("offset")["value"].head(1).to_list()
 
 
 def _proof_of_commit(row: Row, prefix: str) -> EvidenceLike:

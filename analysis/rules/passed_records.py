@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import polars as pl
 
@@ -50,6 +53,22 @@ def existing_for_group(
     if not len(maybe_compacted(p)):
         return existed, np.zeros_like(existed)
     return existed, still_there(existing_unless_compacted(p, reads_uncommitted)) & ~existed
+
+
+def truncated_meanwhile(p: Partition, group: Group, row: Mapping[str, Any]) -> list[str]:
+    """The first lost record of a truncation that took a group back between two commits; empty without one.
+
+    A member read another record at its offset. Or the log was cut below the earlier commit, so that the client's
+    position was beyond the log's end, and a member read again what is below the later commit.
+    """
+    since, until = row["previous_completed"], row["completed"]
+    again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
+    lost = p.entries.filter(is_gone(p)).select("offset", "value")
+    both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
+    if not len(both) and (again["offset"] < row["offset"]).any():
+        is_cut_meanwhile = pl.min_horizontal("other_known", "later_end_done").is_between(since, until)
+        both = gone_sends(p).filter(pl.col("offset") < row["previous_offset"], is_cut_meanwhile)
+    return both.sort("offset")["value"].head(1).to_list()
 
 
 def compaction_reason(p: Partition, group: Group, offsets: Offsets) -> str:
