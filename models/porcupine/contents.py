@@ -10,8 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..operations import UNKNOWN
 from . import machine as m
 from .history import Numbered
@@ -96,12 +94,7 @@ class Contents:
                 place = self.place_of.get((key, result))
                 code.append((m.IS, *place) if place else (m.NEVER, 0, 0))
         words = [[numbers.setdefault(value, len(numbers)) for value in values] for values in self.chains]
-        machine = m.NO_MACHINE._replace(
-            code=np.array(code, np.int32).reshape(-1, 3),
-            units=np.concatenate([m.NOTHING, *words]).astype(np.int32, copy=False),
-            word_start=np.concatenate([[0], np.cumsum([len(word) for word in words])]).astype(np.int32),
-        )
-        return m.Monitored(m.CONTENTS, machine, len(numbers), len(numbers))
+        return m.Monitored(m.CONTENTS, m.machine_of(code, words), len(numbers), len(numbers))
 
     def as_register(self) -> m.Monitored:
         """The last value of the content as a register: if no order explains its reads, none explains the gets.
@@ -118,5 +111,5 @@ class Contents:
                 code.append((m.PASS, 0, 0))
             else:
                 code.append((m.READ if f == "get" else m.WRITE, numbers.setdefault(last, len(numbers)), 0))
-        machine = m.NO_MACHINE._replace(code=np.array(code, np.int32))
-        return m.Monitored(m.REGISTER, machine, numbers.get("", len(numbers)), len(numbers) + 1, refutes_only=True)
+        initial = numbers.get("", len(numbers))
+        return m.Monitored(m.REGISTER, m.machine_of(code), initial, len(numbers) + 1, refutes_only=True)

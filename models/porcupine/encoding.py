@@ -79,13 +79,7 @@ class _Writer:
         """The instructions; an observation of unknown result fits any state."""
         known = zip(self.actions, self.history.observes.tolist(), strict=True)
         code = [PASS if observes and action[2] is UNKNOWN else code_of(*action) for action, observes in known]
-        lengths = [len(word) for word in self.words]
-        machine = m.NO_MACHINE._replace(
-            code=np.array(code, np.int32).reshape(-1, 3),
-            units=np.concatenate([np.empty(0, np.int32), *self.words]).astype(np.int32, copy=False),
-            word_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32),
-            spelled=np.array([spelled], np.int32),
-        )
+        machine = m.machine_of(code, self.words)._replace(spelled=np.array([spelled], np.int32))
         monitored = (m.Monitored(monitor, machine, initial, len(self.numbers)),) if monitor else ()
         return Encoding(machine, initial, values or list(self.numbers), is_sequence, decode, monitored)
 

@@ -7,6 +7,7 @@ with the model in Python, which is the definition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,15 @@ class Machine(NamedTuple):
 NOTHING = np.empty(0, np.int32)
 # Of a model without compiled steps.
 NO_MACHINE = Machine(np.empty((0, 3), np.int32), NOTHING, NOTHING, np.zeros(1, np.int32), NOTHING, ROOT)
+
+
+def machine_of(code: Sequence[tuple[int, int, int]], words: Sequence[Sequence[int] | Int32s] = ()) -> Machine:
+    """A machine of these instructions, without a trie."""
+    return NO_MACHINE._replace(
+        code=np.array(code, np.int32).reshape(-1, 3),
+        units=np.concatenate([NOTHING, *words]).astype(np.int32, copy=False),
+        word_start=np.concatenate([[0], np.cumsum([len(word) for word in words])]).astype(np.int32),
+    )
 
 
 class Monitored(NamedTuple):
