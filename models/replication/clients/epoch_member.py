@@ -50,9 +50,8 @@ class EpochMember(GroupConsumer):
             self._beat(self.loop.now)
             return
         moved = tuple(p for p in self.assigned if p not in self._target)
-        if moved and self.config.commit == "auto":
-            self._phase = "committing"
-            self._send_commit(lambda: self._revoke_moved(moved))
+        if moved:
+            self._commit_then(lambda: self._revoke_moved(moved))
         else:
             self._revoke_moved(moved)
 

@@ -155,11 +155,8 @@ class GroupConsumer(MemberProcess):
         self._needs_rejoin = False
         if self.config.strategy in COOPERATIVE or not self.assigned:
             self._send_join()
-        elif self.config.commit == "auto":
-            self._phase = "committing"
-            self._send_commit(self._revoke_and_join)
         else:
-            self._revoke_and_join()
+            self._commit_then(self._revoke_and_join)
 
     def _revoke_and_join(self) -> None:
         self._give_up(tuple(self.assigned))
@@ -196,11 +193,9 @@ class GroupConsumer(MemberProcess):
         if moved:
             # Only a cooperative assignor gets here with partitions: the others may have them in the next generation.
             self._needs_rejoin = True
-            if self.config.commit == "auto":
-                self._phase = "committing"
-                self._send_commit(lambda: self._revoke_moved(moved))
-                return
-        self._revoke_moved(moved)
+            self._commit_then(lambda: self._revoke_moved(moved))
+        else:
+            self._revoke_moved(moved)
 
     def _revoke_moved(self, moved: tuple[int, ...]) -> None:
         self._give_up(moved)
@@ -284,6 +279,14 @@ class GroupConsumer(MemberProcess):
             {JOIN: self._on_joined, SYNC: self._on_synced, FETCH: self._on_offsets}[response.kind](response)
 
     # --- commits
+
+    def _commit_then(self, then: Callable[[], None]) -> None:
+        """Call `then`, after a commit if the client commits by itself."""
+        if self.config.commit == "auto":
+            self._phase = "committing"
+            self._send_commit(then)
+        else:
+            then()
 
     def _send_commit(self, then: Callable[[], None]) -> None:
         """Commit the positions, wait for the response, then call `then`."""
