@@ -95,8 +95,12 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             self.respond(request, errors.NOT_COORDINATOR)
         elif self._is_loading:
             self.respond(request, errors.COORDINATOR_LOAD_IN_PROGRESS)
+        elif request.kind == INIT:
+            self._init(request)
+        elif (state := self._state_of(request)) is None or request.pid != state.record.pid:
+            self.respond(request, errors.PRODUCER_FENCED)
         else:
-            {INIT: self._init, ADD: self._add, END: self._end}[request.kind](request)
+            {ADD: self._add, END: self._end}[request.kind](request, state)
 
     def _state_of(self, request: TransactionRequest) -> TransactionState | None:
         if request.id:
@@ -144,12 +148,8 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         request.granted = ProducerIdAndEpoch(state.record.pid, state.record.epoch)
         self.respond(request, error)
 
-    def _add(self, request: TransactionRequest) -> None:
+    def _add(self, request: TransactionRequest, state: TransactionState) -> None:
         """AddPartitionsToTxn: begin or extend the transaction, or only verify that the partitions are in it."""
-        state = self._state_of(request)
-        if state is None or request.pid != state.record.pid:
-            self.respond(request, errors.PRODUCER_FENCED)
-            return
         record = state.record
         is_open = record.state == ONGOING
         has_all = is_open and set(request.partitions) <= set(record.partitions)
@@ -171,12 +171,8 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             )
             self._store(state, new, partial(self.respond, request))
 
-    def _end(self, request: TransactionRequest) -> None:
+    def _end(self, request: TransactionRequest, state: TransactionState) -> None:
         """EndTxn: store the decision, respond, then send the markers."""
-        state = self._state_of(request)
-        if state is None or request.pid != state.record.pid:
-            self.respond(request, errors.PRODUCER_FENCED)
-            return
         record, bumps = state.record, self._rules.bumps_epoch_at_end()
         prepared, complete = _ends(request.commit)
         is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
