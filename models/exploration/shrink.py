@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from .invariants import INVARIANTS
 
 MIN_CHANGE = 100 * MS  # of the time or the duration of a fault
 Fails = Callable[[Scenario], bool]  # whether a run of the scenario breaks the invariant
+Simplification = Callable[[Scenario, Fails], Scenario | None]  # None: nothing simpler fails
 
 
 def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Scenario, int]:
@@ -37,8 +38,7 @@ def shrink(scenario: Scenario, invariant: str, max_runs: int = 1000) -> tuple[Sc
     while progress and runs < max_runs:
         progress = False
         for simplify in SIMPLIFICATIONS:
-            smaller = simplify(best, fails)
-            if smaller is not None:
+            if (smaller := simplify(best, fails)) is not None:
                 best, progress = smaller, True
     return best, runs
 
@@ -64,24 +64,19 @@ def _with_options(scenario: Scenario, options: dict[str, Any]) -> Scenario:
     return replace(scenario, options={**scenario.options, **options})
 
 
-def _smaller_cluster(scenario: Scenario, fails: Fails) -> Scenario | None:
+def _smaller_clusters(scenario: Scenario) -> Iterator[Scenario]:
     """Without consumers, with one producer, one partition, and one broker less."""
     config = scenario.config()
-    fewer = [
-        {"simulation.consumers": 0} if config.consumers else {},
-        {"simulation.producers": 1} if config.producers > 1 else {},
-        {"num.partitions": 1} if config.partitions > 1 else {},
-        {
-            "simulation.brokers": config.brokers - 1,
-            "default.replication.factor": min(config.replication_factor, config.brokers - 1),
-        }
-        if config.brokers > 1
-        else {},
-    ]
-    for options in fewer:
-        if options and fails(candidate := _with_options(scenario, options)):
-            return candidate
-    return None
+    if config.consumers:
+        yield _with_options(scenario, {"simulation.consumers": 0})
+    if config.producers > 1:
+        yield _with_options(scenario, {"simulation.producers": 1})
+    if config.partitions > 1:
+        yield _with_options(scenario, {"num.partitions": 1})
+    if config.brokers > 1:
+        fewer = config.brokers - 1
+        factor = min(config.replication_factor, fewer)
+        yield _with_options(scenario, {"simulation.brokers": fewer, "default.replication.factor": factor})
 
 
 def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
@@ -100,32 +95,27 @@ def _earlier(scenario: Scenario, fails: Fails) -> Scenario | None:
     return best
 
 
-def _shorter(scenario: Scenario, fails: Fails) -> Scenario | None:
+def _shorter(scenario: Scenario) -> Iterator[Scenario]:
     """Halve the duration of a fault, or its amount."""
     for index, fault in enumerate(scenario.faults):
-        for field_name, least in (("lasts", MIN_CHANGE), ("amount", 2)):
-            value = getattr(fault, field_name)
-            shorter = replace(fault, **{field_name: value // 2})
-            if value >= least and fails(candidate := _with_fault(scenario, index, shorter)):
-                return candidate
-    return None
+        if fault.lasts >= MIN_CHANGE:
+            yield _with_fault(scenario, index, replace(fault, lasts=fault.lasts // 2))
+        if fault.amount >= 2:
+            yield _with_fault(scenario, index, replace(fault, amount=fault.amount // 2))
 
 
-def _fewer_ops(scenario: Scenario, fails: Fails) -> Scenario | None:
+def _fewer_ops(scenario: Scenario) -> Iterator[Scenario]:
     ops = scenario.config().ops
     for fewer in (ops // 4, ops // 2, ops * 3 // 4, ops - 1):
-        if 0 < fewer < ops and fails(candidate := _with_options(scenario, {"simulation.ops": fewer})):
-            return candidate
-    return None
+        if 0 < fewer < ops:
+            yield _with_options(scenario, {"simulation.ops": fewer})
 
 
-def _fewer_nodes(scenario: Scenario, fails: Fails) -> Scenario | None:
+def _fewer_nodes(scenario: Scenario) -> Iterator[Scenario]:
     for index, fault in enumerate(scenario.faults):
         for node in fault.nodes if len(fault.nodes) > 1 else ():
-            fewer = replace(fault, nodes=tuple(n for n in fault.nodes if n != node))
-            if fails(candidate := _with_fault(scenario, index, fewer)):
-                return candidate
-    return None
+            fewer = tuple(n for n in fault.nodes if n != node)
+            yield _with_fault(scenario, index, replace(fault, nodes=fewer))
 
 
 def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
@@ -146,7 +136,15 @@ def _rounder_times(scenario: Scenario, fails: Fails) -> Scenario | None:
     return best
 
 
-SIMPLIFICATIONS = (_fewer_faults, _smaller_cluster, _fewer_nodes, _earlier, _fewer_ops, _shorter, _rounder_times)
+def _first_of(candidates: Callable[[Scenario], Iterator[Scenario]]) -> Simplification:
+    """Takes the first candidate that still fails."""
+    return lambda scenario, fails: next(filter(fails, candidates(scenario)), None)
+
+
+SIMPLIFICATIONS: tuple[Simplification, ...] = (
+    *(_fewer_faults, _first_of(_smaller_clusters), _first_of(_fewer_nodes), _earlier, _first_of(_fewer_ops)),
+    *(_first_of(_shorter), _rounder_times),
+)
 
 
 def _with_fault(scenario: Scenario, index: int, fault: Fault) -> Scenario:
