@@ -80,11 +80,10 @@ def _folders_below(given: Path, shown: str) -> list[Source]:
         return [source._replace(broker=name, folder=home) for name, home in homes]
     if by_broker:
         return [source._replace(broker=next(iter(by_broker)))]
-    writers = {broker for log in find_logs(given, _files(given, may_be_log_by_content)) for broker in log.brokers} - {
-        UNKNOWN_BROKER
-    }
+    files = list(_files(given, may_be_log_by_content))
+    writers = {broker for log in find_logs(given, files) for broker in log.brokers} - {UNKNOWN_BROKER}
     has_disk = any(_files(given, is_stored_evidence))
-    if not writers and not has_disk and not any(_files(given, may_be_log_by_content)):
+    if not writers and not has_disk and not files:
         raise UsageError(_NO_EVIDENCE.format(shown))
     if not writers or (has_disk and len(writers) > 1):
         raise UsageError(_NAMELESS.format(shown))
