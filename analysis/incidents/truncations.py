@@ -17,7 +17,7 @@ from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import MS, OUT_OF_RANGE, SECOND
 from ..timelines.timeline import LogEnd, Term, Timeline
-from ..wording import brokers, span
+from ..wording import brokers, span, utc_text
 
 Record = dict[str, Any]
 ELECTIONS = ("elected", "elected-unclean")  # kinds of facts from controllers
@@ -54,10 +54,14 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Record]:
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
-        text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded"
+        found, time = explain_loss(timeline, lost).record(), alike[0].time
+        # The facts of a known cause date the truncation.
+        is_undated = found["cause"] != "unknown" or started is None or time is None
+        when = "" if is_undated else f"; truncated at {utc_text((started or 0) + (time or 0) // MS)}"
+        text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded{when}"
         truncated = {"topic": topic, "partition": partition, "first": first, "last": end - 1}
         about: Record = {"findings": [], "event": event, "says": text, "lost": None, "truncated": truncated}
-        yield {**about, **explain_loss(timeline, lost).record()}
+        yield {**about, **found}
 
 
 def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:

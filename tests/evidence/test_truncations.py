@@ -8,6 +8,7 @@ Those of a copy on its way to another disk (kafka-reassign-partitions with log_d
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,6 +60,9 @@ def test_truncations_name_the_records_that_they_removed_for_good(
     sentences = [cause["says"] for cause in found["causes"]]
     assert {text.partition(" truncated ")[2].partition(";")[0] for text in sentences} == removed
     assert ("removed records for good" in found["report"]) == bool(removed)
+    # The chain of a known cause has the time.
+    dated = [re.search(r"; truncated at 2026-11-21 [\d:.]{12}Z$", text) is not None for text in sentences]
+    assert dated == [cause["cause"] == "unknown" for cause in found["causes"]]
 
 
 def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp_path: Path) -> None:
