@@ -43,7 +43,7 @@ def lint(run: Run) -> Lint:
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)
     results = gathered.results
-    went_back = times_going_back(gathered)
+    went_back, at_once = times_going_back(gathered), processes_with_overlapping_polls(gathered)
     unproved = screen_small(gathered)
     for unit in sorted(gathered.units):
         judged = judge_unit(*unit, gathered.units[unit], gathered.common, unproved=unproved.get(unit))
@@ -55,6 +55,8 @@ def lint(run: Run) -> Lint:
     fast = short_latency([summary["latency"] for summary in results.summaries])
     if went_back:
         broken.append(went_back)
+    if at_once:
+        broken.append(f"{some(at_once)} had two polls open at once: are these several consumers with one name?")
     if silent:
         count = plural(len(silent), "process", "processes")
         broken.append(f"no operation of {count} ever completes ({some(silent)}): are completions recorded?")
@@ -79,6 +81,18 @@ def times_going_back(gathered: Gathered) -> str:
     more = f" and {plural(len(found) - 3, 'more process', 'more processes')}" if len(found) > 3 else ""
     where = f"{places[0]['source']}:{places[0]['line']}"
     return f"the times of a process go back, first at {where} ({by}{more}): was a clock set back?"
+
+
+def processes_with_overlapping_polls(gathered: Gathered) -> list[str]:
+    """The processes that began a poll before their last one ended; sorted. Rules on consumers then find breaches."""
+    columns = ("process", "at", "invoked", "completed")
+    read = [*gathered.units.values(), *gathered.small]
+    frames = [frame.filter(~pl.col("txn")).select(columns) for tables in read for frame in tables.get("reads", ())]
+    if not frames:
+        return []
+    polls = pl.concat(frames).unique().drop_nulls().sort("invoked", "at")
+    ended = pl.col("completed").cum_max().shift().over("process")
+    return polls.filter(pl.col("invoked") < ended)["process"].unique().sort().to_list()
 
 
 def processes_without_completion(gathered: Gathered) -> list[str]:

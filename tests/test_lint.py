@@ -48,6 +48,7 @@ CLEAN = [
 ]
 AGAIN = [send("invoke", 1, "a", 50_000_000), send("ok", 1, "a", 60_000_000, offset=1)]
 IN_MILLISECONDS = [event | {"time": 1_700_000_000_000 + event["time"] // 10_000_000} for event in CLEAN]
+SECOND_POLL = [poll("invoke", 39_000_000) | {"op": 1}, poll("ok", 50_000_000, (0, "a")) | {"op": 1}]
 AT_ONCE = [event | {"time": 1} for event in CLEAN]
 IN_MICROSECONDS = [event | {"time": event["time"] // 1000} for event in CLEAN]
 
@@ -85,6 +86,7 @@ def test_a_malformed_line_is_named_with_field_and_shape(tmp_path: Path, line: An
         ([*CLEAN, send("invoke", 0, "b", 1) | {"process": "q"}], None, "no operation of 1 process ever completes (q)"),
         ([*AT_ONCE, poll("invoke", 9) | {"op": 1}], None, "all completed operations have the same time"),
         (IN_MILLISECONDS, None, "a date in milliseconds since 1970"),
+        ([*CLEAN, *SECOND_POLL], None, "c had two polls open at once: are these several consumers with one name?"),
     ],
 )
 def test_missing_evidence_is_a_warning(tmp_path: Path, events: list[Any], config: Any, warning: str) -> None:
