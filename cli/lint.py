@@ -44,7 +44,8 @@ def command(paths: tuple[Path, ...], reader: str | None, show_all: bool, as_json
 
     FILE is a history, a run bundle, or - for standard input. There are warnings about times that cannot be nanoseconds,
     repeated values, processes without completions or with two open polls, missing final reads and missing settings.
-    docs/format.md describes the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings. Notes do not change it.
+    docs/format.md describes the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings. Notes do not change
+    it.
     """
     return worst_exit([_lint(path, reader, show_all, as_json) for path in paths])
 
