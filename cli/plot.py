@@ -113,7 +113,8 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
         if kind not in parameters:
             raise UsageError(f"--{kind}: the plot {name} does not take a {kind}")
         if value not in known[kind]:
-            raise UsageError(f"--{kind} {value}: expected one of {some(known[kind], 12) or 'none'}")
+            expected = f"expected one of {some(known[kind], 12)}" if known[kind] else f"the run has no {kind} to draw"
+            raise UsageError(f"--{kind} {value}: {expected}")
         subject[kind] = value
     if subject:
         return subject
@@ -121,6 +122,7 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     if default:
         return default[0]
     if name in SUBJECTS:
-        hint = "; --partition draws one all the same" if "partition" in parameters and known["partition"] else ""
+        has_partition = "partition" in parameters and known["partition"]
+        hint = "; to draw a partition anyway, add --partition TOPIC-N" if has_partition else ""
         raise UsageError(f"the run has no {SUBJECTS[name]}, so the plot {name} has nothing to draw{hint}")
     return {}

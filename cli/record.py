@@ -89,7 +89,7 @@ def _seconds(_: Any, __: Any, text: str) -> float:
 @click.option("--topic-config", "topic_config", multiple=True, metavar="NAME=VALUE", help="A setting of the topic.")
 @click.option("--partitions", default=3, show_default=True, type=click.IntRange(1, 1000))
 @click.option(
-    "--replication-factor", "replicas", type=click.IntRange(1, 9), help="[default: 3, or the number of brokers]"
+    "--replication-factor", "replicas", type=click.IntRange(1, 9), help="[default: 3, at most the number of brokers]"
 )
 @click.option("--producers", default=2, show_default=True, type=click.IntRange(1, 100))
 @click.option("--consumers", default=2, show_default=True, type=click.IntRange(1, 100))
@@ -144,7 +144,7 @@ def command(
     )
     report.summary(done.progress)
     if done.problem:
-        click.echo(f"{folder} has no final reads: {done.problem}", err=True)
+        click.echo(f"{folder} is incomplete: {done.problem}", err=True)
     if not judges:
         click.echo(f"{folder}: judge it with `logjudge check {folder}`")
         ctx.exit(EXIT_USAGE if done.problem else 0)

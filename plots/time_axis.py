@@ -67,7 +67,7 @@ def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, z
 def seconds_texts(times: Sequence[int], zero: int = 0, min_decimals: int = 0) -> list[str]:
     """Times (ns, ascending) in seconds since `zero`, with as many decimals as needed to distinguish them.
 
-    Round times are exact; other times have at least `min_decimals`.
+    Each text has at least `min_decimals`, and is exact to a twentieth of the smallest gap, or to its last decimal.
     """
     gap = min((after - before for before, after in pairwise(times)), default=1)
     allowed = max(gap / 20, 10 ** (9 - min_decimals) if min_decimals else 0)

@@ -3,10 +3,10 @@
 Kafka acknowledges records that are in the page caches of the in-sync replicas. A failure of all of them at once (power,
 a rack) loses these records. The election that follows loses nothing more.
 
-Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them; all of them
-died later, and were down at the same time: the last of them died before any started again, or all had started again
-before any of them had loaded its log; and the log of each ended at or below the records when it started again, without
-a truncation.
+Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them. All of them
+died later and were down at the same time: the last of them died before any started again, or all had started again
+before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
+truncation.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, 
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
-    """Whether all in-sync replicas failed together and lost the records."""
+    """The proof that all in-sync replicas failed together and lost the records."""
     together = sorted(isr_at_acknowledgement(timeline, lost))
     had = [had_records(timeline, member, lost) for member in together]
     short = [short_log_facts(timeline, member, lost, lost.first) for member in together]
     if len(together) < 2 or not all(had) or not all(short):
         return NOT_THE_CASE
-    started = _down_at_once(timeline, together, lost)
-    if not started and not _dead_at_once(timeline, together, lost):
+    started = _starts_before_any_load(timeline, together, lost)
+    if not started and not _all_died_before_any_start(timeline, together, lost):
         return NOT_THE_CASE
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
@@ -43,7 +43,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     return Attempt(True, facts, [*flush_measures(timeline), SEPARATE])
 
 
-def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
+def _all_died_before_any_start(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     """Whether all brokers died after the last acknowledgement, the last of them before any started again."""
     since = lost.last_acked or 0
     events = [e for e in timeline.events if e.broker in brokers]
@@ -54,14 +54,14 @@ def _dead_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     return bool(restarts) and max(died) <= min(restarts)
 
 
-def _down_at_once(timeline: Timeline, brokers: list[str], lost: Lost) -> list[Fact]:
+def _starts_before_any_load(timeline: Timeline, brokers: list[str], lost: Lost) -> list[Fact]:
     """The first start of each broker after the last acknowledgement, if none had loaded its log before all had started.
 
     A broker serves no log before it has loaded it, and a process that starts follows one that has ended.
     """
     since = lost.last_acked or 0
     lives = [[event for time, event in timeline.life_of(each) if time >= since] for each in brokers]
-    # A fault of the history is no line of the process that started.
+    # Only the process's own log dates its start well: the history's restart (with a place) began earlier.
     starts = [next((e for e in life if e.kind == "started" and e.fact.place is None), None) for life in lives]
     loads = [next((time for time, _ in timeline.dated_ends(each, "loaded") if time >= since), None) for each in brokers]
     facts = [start.fact for start in starts if start is not None]

@@ -118,7 +118,7 @@ class Gathering:
         batches = self.results.run.settings.batches
         if not batches:
             return
-        few = [unit for unit in self.units if unit != WHOLE and self.units.rows_of(unit) <= MAX_SMALL_ROWS]
+        few = [unit for unit in self.units if unit != WHOLE and self.units.row_count(unit) <= MAX_SMALL_ROWS]
         for unit in few:
             for table, frames in self.units.pop(unit).items():
                 for rows in frames:
@@ -236,9 +236,9 @@ def _prove_large(
 ) -> Iterator[tuple[Unit, Proof, dict[int, HashedFacts], Rows]]:
     """Large units, each with its proof, the facts of its ranges, and its rows in no range."""
     min_rows = min(WORTH_PROVING, common.settings.large_rows)
-    large = [unit for unit in provable(units, common) if units.rows_of(unit) > min_rows]
-    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in large}
-    ranges = {unit: ranges_of(units.ranges_of(unit), rests[unit], common.settings) for unit in large}
+    large = [unit for unit in provable(units, common) if units.row_count(unit) > min_rows]
+    rests = {unit: rows_of(units.tables_in_range(unit, REST)) for unit in large}
+    ranges = {unit: ranges_of(units.range_numbers(unit), rests[unit], common.settings) for unit in large}
     facts = facts_of_ranges(units, ranges, rests, common, progress)
 
     def proof(unit: Unit) -> Proof:
@@ -253,7 +253,7 @@ def provable(units: ObservationStore, common: Common) -> list[Unit]:
     return [
         unit
         for unit in sorted(units)
-        if can_be_proved(unit.topic, units.tables_of(unit), units.rows_of(unit, REST), common)
+        if can_be_proved(unit.topic, units.table_names(unit), units.row_count(unit, REST), common)
     ]
 
 
@@ -269,7 +269,7 @@ def facts_of_ranges(
 
     def facts_of(item: tuple[Unit, int]) -> HashedFacts:
         unit, number = item
-        return range_facts(units.range_of(unit, number), rests[unit], number, common)
+        return range_facts(units.tables_in_range(unit, number), rests[unit], number, common)
 
     facts: dict[Unit, dict[int, HashedFacts]] = {unit: {} for unit in ranges}
     for done, ((unit, number), found) in enumerate(zip(items, on_all_cores(facts_of, items), strict=True)):
@@ -292,7 +292,7 @@ def _condense(
         return None
 
     def suspects(number: int) -> Suspects | None:
-        return suspects_of_range(units.range_of(unit, number), rest, number, unit.topic, borders, common)
+        return suspects_of_range(units.tables_in_range(unit, number), rest, number, unit.topic, borders, common)
 
     found = dict(zip(ranges, on_all_cores(suspects, ranges), strict=True))
     wanted = wanted_of(found, borders)
@@ -300,10 +300,10 @@ def _condense(
         return None
 
     def retained(number: int) -> Condensed:
-        return condense_range(units.range_of(unit, number), number, wanted, common)
+        return condense_range(units.tables_in_range(unit, number), number, wanted, common)
 
     parts = list(on_all_cores(retained, ranges))
-    tables = together([units.range_of(unit, REST), *(part.tables for part in parts)])
+    tables = together([units.tables_in_range(unit, REST), *(part.tables for part in parts)])
     units.drop(unit)
     for name, rows in tables.items():
         units.add(unit, name, rows)

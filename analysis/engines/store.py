@@ -20,11 +20,11 @@ from ..partitions.offset_ranges import REST, by_range
 from ..partitions.unit import OBSERVED, Tables
 
 MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
-_WRITING = Lock()  # released during queries of polars: the thread may run another task meanwhile, which writes too
+_WRITING = Lock()  # never held during a query of polars: the thread may run another task meanwhile, which writes too
 
 
 class _Part(NamedTuple):
-    call: int  # of `add`: its rows were added together
+    call: int  # number of the call of `add`; `_tables` joins its parts again
     table: str
     number: int  # of the range
     height: int
@@ -121,19 +121,19 @@ class ObservationStore(Mapping[Unit, Tables]):
         """Forgets a unit."""
         del self._parts[unit]
 
-    def rows_of(self, unit: Unit, number: int | None = None) -> int:
+    def row_count(self, unit: Unit, number: int | None = None) -> int:
         """The number of rows of a unit, or of one range of it."""
         return sum(part.height for part in self._parts[unit] if number is None or part.number == number)
 
-    def tables_of(self, unit: Unit) -> set[str]:
+    def table_names(self, unit: Unit) -> set[str]:
         """The names of the tables of a unit."""
         return {part.table for part in self._parts[unit]}
 
-    def ranges_of(self, unit: Unit) -> list[int]:
-        """The ranges of offsets of a unit, in order, without REST."""
+    def range_numbers(self, unit: Unit) -> list[int]:
+        """The numbers of the ranges of offsets of a unit, in order, without REST."""
         return sorted({part.number for part in self._parts[unit]} - {REST})
 
-    def range_of(self, unit: Unit, number: int) -> Tables:
+    def tables_in_range(self, unit: Unit, number: int) -> Tables:
         """The tables of one range."""
         return self._tables([part for part in self._parts[unit] if part.number == number])
 
@@ -141,7 +141,7 @@ class ObservationStore(Mapping[Unit, Tables]):
         tables: Tables = {}
         for (_, table), added in groupby(parts, key=lambda part: (part.call, part.table)):
             rows = [self._frames.get(part.rows) for part in added]
-            # In order of arrival, else every caller that takes all rows would have to sort them.
+            # Ranges split these rows: their order is restored here, so that no caller has to sort them.
             whole = rows[0] if len(rows) == 1 else pl.concat(rows).sort("at", "index", maintain_order=True)
             tables.setdefault(table, []).append(whole)
         return tables

@@ -107,8 +107,8 @@ def close_ranges(
         return None
     newly = [number for number in sorted(facts) if (number + 1) * settings.range_offsets <= below]
     values = before.values if before else KeySet()
-    for number in sorted({*newly} & {*proved.units.ranges_of(proved.unit)}):
-        sends = proved.units.range_of(proved.unit, number).get("sends", [])
+    for number in sorted({*newly} & {*proved.units.range_numbers(proved.unit)}):
+        sends = proved.units.tables_in_range(proved.unit, number).get("sends", [])
         values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
     marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]

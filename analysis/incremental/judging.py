@@ -148,15 +148,15 @@ def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping
     count = 0
     for unit in sorted(units):
         proved, below = proofs.get(unit), 0
-        rest = units.range_of(unit, REST)
+        rest = units.tables_in_range(unit, REST)
         if proved is not None and proved.proof.summary is not None:
             partition = ProvedPartition(units, unit, proved.facts, rest, before.get(unit))
             found = close_ranges(partition, reading.open_values, max_ranges, common)
             if found is not None:
                 closed[unit], rest = found
                 below = closed[unit].below
-        above = [number for number in units.ranges_of(unit) if (number + 1) * common.settings.range_offsets > below]
-        for tables in (rest, *(units.range_of(unit, number) for number in above)):
+        above = [number for number in units.range_numbers(unit) if (number + 1) * common.settings.range_offsets > below]
+        for tables in (rest, *(units.tables_in_range(unit, number) for number in above)):
             retained = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
             count += sum(len(frame) for _, _, frame in retained)
             rows.observations.extend(retained)
@@ -189,8 +189,8 @@ def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -
     """
     units, common = reading.gathered.units, reading.gathered.common
     certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
-    recorded = [unit for unit in provable(units, certain) if {"sends", "reads"} & units.tables_of(unit)]
-    rests = {unit: rows_of(units.range_of(unit, REST)) for unit in recorded}
+    recorded = [unit for unit in provable(units, certain) if {"sends", "reads"} & units.table_names(unit)]
+    rests = {unit: rows_of(units.tables_in_range(unit, REST)) for unit in recorded}
     ranges = {unit: _ranges(units, unit, rests[unit], closed, common.settings) for unit in recorded}
     facts = facts_of_ranges(units, ranges, rests, certain, progress)
     proofs: dict[Unit, Proved] = {}
@@ -210,13 +210,13 @@ def _ranges(
 ) -> list[int]:
     """The ranges to prove; not the closed ones, to which a retained commit may still refer."""
     below = closed[unit].below if unit in closed else 0
-    numbers = ranges_of(units.ranges_of(unit), rest, settings)
+    numbers = ranges_of(units.range_numbers(unit), rest, settings)
     return [number for number in numbers if (number + 1) * settings.range_offsets > below]
 
 
 def _sends(units: ObservationStore, unit: Unit, rest: Rows) -> pl.Series:
     """The values of all sends that are not closed."""
-    tables = [units.range_of(unit, number) for number in units.ranges_of(unit)]
+    tables = [units.tables_in_range(unit, number) for number in units.range_numbers(unit)]
     return pl.concat([frame["value"] for own in tables for frame in own.get("sends", ())] + [rest.sends["value"]])
 
 

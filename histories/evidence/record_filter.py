@@ -16,7 +16,7 @@ from ...models.arrays import Bytes, Ints
 from ...models.compiled import compiled
 from .tables import LOOKUPS
 
-BITS_PER_TEXT = 16  # one hash a text: about one in sixteen of the other texts passes
+BITS_PER_TEXT = 16  # one hash a text: at most one in 16 other texts passes, below MAX_BITS
 MIN_BITS, MAX_BITS = 1 << 12, 1 << 23  # of the filter, which is sent to every task
 _VALUE, _KEY = 1, 2  # seeds, so that a key and an equal value have different hashes
 
@@ -62,15 +62,15 @@ def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 def record_filter_of(lookups: pl.DataFrame, compacted: bool | None) -> BloomFilter | None:
     """The filter of all rows of LOOKUPS; None if every record must be kept.
 
-    That is so if the history has digests instead of some values (`has_digests`), as these have other hashes. Keys only
-    matter on compacted topics, where a later record of the same key replaces an earlier one. `compacted` is None if the
-    configuration of the topic is unknown.
+    If the history has digests in place of some values (`has_digests`), their hashes differ from those of the log. Keys
+    only matter on compacted topics, where a later record of the same key replaces an earlier one. `compacted` is None
+    if the topic's configuration is unknown: then they matter if a log has a cleaner checkpoint (`cleaned`).
     """
     if lookups["has_digests"].any():
         return None
     needs_keys = lookups["cleaned"].any() if compacted is None else compacted
     hashes = pl.concat([lookups[name].explode().drop_nulls() for name in ("values", *(["keys"] if needs_keys else []))])
-    size = min(MAX_BITS, 1 << max(BITS_PER_TEXT * len(hashes), MIN_BITS).bit_length())
+    size = min(MAX_BITS, 1 << (max(BITS_PER_TEXT * len(hashes), MIN_BITS) - 1).bit_length())
     bits = np.zeros(size // 8, dtype=np.uint8)
     byte, bit = _bit_positions(hashes.to_numpy(), bits)
     np.bitwise_or.at(bits, byte, np.uint8(1) << bit)

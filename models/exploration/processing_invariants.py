@@ -84,5 +84,5 @@ def _sources(cluster: Cluster) -> Iterator[_SourceCopies]:
 
 def _count_text(name: str, offset: int, copies: int, is_handled: bool) -> str:
     have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
-    place = "behind" if is_handled else "not behind"
+    place = "past" if is_handled else "not past"
     return f"{name}@{offset} has {have}, and the group's committed offset is {place} it"

@@ -94,7 +94,7 @@ def no_hanging_transaction(cluster: Cluster) -> list[Breach]:
             "no-hanging-transaction",
             cluster.loop.now,
             partition,
-            f"the last stable offset stays at {stable}, and read_committed consumers miss what is behind it, up to "
+            f"the last stable offset stays at {stable}, and read_committed consumers miss what follows it, up to "
             f"offset {mark - 1}",
             stable,
             mark,

@@ -15,13 +15,23 @@ from .trie import NOT_KNOWN, Trie, copy_into, grown, new_trie, place_of
 # Columns of a configuration. Its key starts at FRONT; the bits of the slots fill as many columns as they need.
 PARENT, TAKEN, DEPTH, FRONT, STATE, BAG, SLOTS = range(7)
 
-# The registers of a search, kept between its pauses: sizes (COUNT of configurations, STACKED, STEPS, REQUESTS); where
-# it stands (the front FURTHEST_WAITING, CURRENT_DEPTH, the number of USED_PENDING operations, the row BEST, the row of
-# LAST_PROGRESS, JUMP_DISTANCE in fronts); and its settings.
+# The registers of a search, kept between its pauses (terms: search_kernel.py).
 (
-    COUNT, STACKED, FURTHEST_WAITING, CURRENT_DEPTH, USED_PENDING, STEPS, BEST, REQUESTS, FUEL, EXPANSION_ROOM,
-    LAST_PROGRESS, JUMP_DISTANCE, BY_CALLS, REGISTERS,
-) = range(14)  # fmt: skip
+    COUNT,  # of configurations
+    STACKED,  # of them, not expanded yet
+    FURTHEST_WAITING,  # a front
+    CURRENT_DEPTH,
+    USED_PENDING,  # the number of pending operations on the path
+    STEPS,  # steps of the model that are known
+    BEST,  # the row of the configuration with the greatest front
+    REQUESTS,  # for steps that are not known yet
+    FUEL,  # candidates until the next pause
+    EXPANSION_ROOM,  # rows that one expansion may add
+    LAST_PROGRESS,  # a row
+    JUMP_DISTANCE,  # in fronts
+    BY_CALLS,  # whether candidates go in the order of their calls
+    REGISTERS,
+) = range(14)
 
 
 class Search(NamedTuple):

@@ -23,8 +23,8 @@ class BlockingProducer(Producer):
         config = self.config
         room = config.batch_size if config.batch_size < NEVER else RECORD_BYTES * config.batch_records
         self._max_batches = max(1, config.buffer_memory // room)
-        self._left = 0  # records of the burst
-        self._waits_since = -1  # for room; -1: it does not wait for any
+        self._left = 0  # records of the burst; -1: the next burst is scheduled
+        self._waiting_since = -1  # µs, when it began to wait for buffer memory; -1: not waiting
 
     def _generate(self, _: None) -> None:
         """Begin the next burst."""
@@ -43,20 +43,20 @@ class BlockingProducer(Producer):
             if self._left < 0:
                 return
             if self._outstanding >= self._max_batches:
-                if self._waits_since < 0:
-                    self._waits_since = now
+                if self._waiting_since < 0:
+                    self._waiting_since = now
                     self.loop.at(now + self.config.max_block, self._refuse, now)
                 return
-            self._waits_since = -1
+            self._waiting_since = -1
             self._left -= 1
             partition = self._choose(self._open_batch)
             self._add_to_batch(partition, self._begin_send(partition))
 
     def _refuse(self, since: int) -> None:
-        """Send() throws after max.block.ms, and the application goes on with the next record."""
-        if self._waits_since != since:
+        """If a wait lasts max.block.ms, send() throws, and the application goes on with the next record."""
+        if self._waiting_since != since:
             return
-        self._waits_since = -1
+        self._waiting_since = -1
         self._left -= 1
         partition = self._choose(self._open_batch)
         number = self._begin_send(partition)

@@ -60,10 +60,10 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         """Run the periodic tasks of a loaded coordinator."""
 
     def _refuse_parked(self) -> None:
-        """Refuse the parked requests, because another broker is the coordinator."""
+        """Refuse the parked requests with NOT_COORDINATOR."""
 
     def restart(self) -> None:
-        """A new process coordinates nothing."""
+        """Forget the term and the state, as a new process does."""
         self._epoch, self._is_loading = -1, False
         self._drop_state()
 
@@ -82,8 +82,8 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         replica = self._manager.leader(self.partition)
         return replica is not None and replica.epoch == self._epoch
 
-    def _may_run(self, task: Callable[[Term], None], term: Term) -> bool:
-        """Whether a task of this term may run now. A paused process runs it later."""
+    def _enter(self, task: Callable[[Term], None], term: Term) -> bool:
+        """Whether to run a task of this term now. A paused process defers it; one of an ended term is dropped."""
         if term != self._term() or self._process.defer(task, term):
             return False
         if not self._is_coordinator():
@@ -92,7 +92,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         return True
 
     def _load(self, term: Term) -> None:
-        if not self._may_run(self._load, term):
+        if not self._enter(self._load, term):
             return
         for batch in self._manager.replicas[self.partition].log.batches():
             for part in batch.parts():
@@ -103,7 +103,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._process.loop.at(self._process.loop.now + TICK, self._tick, term)
 
     def _resign(self) -> None:
-        """Drop the state, because another broker is the coordinator."""
+        """Refuse parked requests and drop the state: the term has ended."""
         self._refuse_parked()
         self._epoch, self._is_loading = -1, False
         self._drop_state()
@@ -111,7 +111,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
         """Append records with acks=all, then call `done` with the error and the base offset.
 
-        It is not called if another coordinator took over. With a producer id, the records belong to its transaction.
+        `done` is not called if the term ended meanwhile. With a producer id, the records belong to its transaction.
         """
         process = self._process
         number, now = len(self.records), process.loop.now
@@ -126,7 +126,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._produces.write(batch, finished)
 
     def _tick(self, term: Term) -> None:
-        if not self._may_run(self._tick, term):
+        if not self._enter(self._tick, term):
             return
         now = self._process.loop.now
         self._process.loop.at(now + TICK, self._tick, term)
