@@ -212,9 +212,21 @@ def _replacement_facts(
     if lost_power(timeline, broker, lost.stored_at, until):
         return []
     faults = _log_replacement_facts(timeline, broker, lost, since, until)
-    new_disks = [fact for fact in timeline.new_disks if fact.broker == broker and since <= (fact.time or 0) <= until]
+    new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)]
     in_order = _clean_start_facts(timeline, broker, since, until) or _shutdown_facts(timeline, broker, since, until)
     return faults or in_order or new_disks[:1] or _empty_disk_facts(timeline, lost, short)
+
+
+def _is_of_start(timeline: Timeline, registered: Fact, short: LogEnd, since: int) -> bool:
+    """Whether a registration is of the process that had a short log, or of one before it since a time (ns).
+
+    A broker loads its logs before it registers.
+    """
+    time, until = registered.time or 0, short.time or 0
+    if registered.broker != short.broker or time < since:
+        return False
+    started = any(until < start < time for start, _ in timeline.starts_of(short.broker))
+    return time <= until or (short.kind == "loaded" and not started)
 
 
 def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fact]:

@@ -211,8 +211,7 @@ def test_a_log_that_is_short_after_a_shutdown_in_order_was_replaced(faults, brok
 NO_LOG = "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)"
 NEW = server_log("1", (9, NO_LOG))
 OLD = located(parse_log(f"[2027-01-15 07:58:00,000] {LOADED % 0}"), "", "1", "brokers/1/server.log")
-REGISTERED = (1, {"brokerId": 1, "logDirs": ["a"]})
-SAME, NEW_DISK = ([REGISTERED, (9, {"brokerId": 1, "logDirs": dirs}), *ALONE] for dirs in (["a", "b"], ["b"]))
+SAME, NEW_DISK = ([(at, {"brokerId": 1, "logDirs": d}) for at, d in ((1, "a"), (9, x))] + ALONE for x in ("ab", "b"))
 
 
 @pytest.mark.parametrize(
@@ -223,6 +222,7 @@ SAME, NEW_DISK = ([REGISTERED, (9, {"brokerId": 1, "logDirs": dirs}), *ALONE] fo
         ([fault("shutdown", "1", 6)], [NEW], ALONE, "log-rolled-back"),
         ([], [NEW, OLD, server_log("1", (7, "INFO line (x)"), (8, BOOT))], ALONE, "log-rolled-back"),
         (STOPPED, [], NEW_DISK, "log-rolled-back"),
+        ([], [server_log("1", (8, NO_LOG))], NEW_DISK, "log-rolled-back"),
         ([fault("power-loss", "1", 8)], [], NEW_DISK, "last-replica-standing"),
         (STOPPED, [], SAME, "last-replica-standing"),
         # The log was new, too, or the power failed, or the log was there.
