@@ -44,8 +44,9 @@ MAX_DAMAGED = 12  # damaged batches shown of a snapshot
 def command(run: Path, partition: str | None, reader: str | None, form: Form) -> int:
     """Show the replicas of RUN's partitions side by side, offset by offset around each divergence, per snapshot.
 
-    A cell has the leader epoch (as e5), the record's time (UTC), key and value. Exit code: 0 the replicas agree, 1 some
-    differ or a batch is damaged, 3 unknown: no snapshot has two logs of a partition, or a file cannot be read.
+    A cell has the leader epoch (as e5), the record's time (UTC), key and value; a dot: no record. Exit code: 0 the
+    replicas agree, 1 some differ or a batch is damaged, 3 unknown: no snapshot has two logs of a partition, or a file
+    cannot be read.
     """
     _refuse_second_run(partition)
     opened = open_for_inspection(run, reader)
@@ -59,7 +60,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     document = Document()
     for part in compared:
         for snapshot in part["snapshots"]:
-            _snapshot(document, opened.partition(part["partition"]), snapshot, opened)
+            _add_snapshot(document, opened.partition(part["partition"]), snapshot, opened)
     add_shared_sentence(document, [part["partition"] for part in compared if not part["snapshots"]], NO_LOG)
     if set_aside := opened.set_aside():
         document.heading("Not compared")
@@ -86,11 +87,9 @@ def _refuse_second_run(given: str | None) -> None:
         )
 
 
-def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], opened: Inspected) -> None:
-    when = seconds_text(snapshot["time"], opened.has_history)
-    document.heading(
-        f"{p.label}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when and opened.has_history else "")
-    )
+def _add_snapshot(document: Document, p: Partition, snapshot: dict[str, Any], opened: Inspected) -> None:
+    when = seconds_text(snapshot["time"]) if opened.has_history else ""
+    document.heading(f"{p.label}, {in_snapshot(snapshot['snapshot'])}" + (f" ({when} s)" if when else ""))
     add_generation(document, p)
     for broker in snapshot["brokers"]:
         mark = broker["high_watermark"]
@@ -101,18 +100,18 @@ def _snapshot(document: Document, p: Partition, snapshot: dict[str, Any], opened
         document.sentences(
             f"no records from broker {', '.join(snapshot['silent'])}: its log is empty or was not collected"
         )
-    _verdict(document, snapshot)
+    _add_result(document, snapshot)
     for row in snapshot["damage"][:MAX_DAMAGED]:
         document.sentences(_damage_text(row))
     if len(snapshot["damage"]) > MAX_DAMAGED:
         document.sentences(f"… and {len(snapshot['damage']) - MAX_DAMAGED:,} more damaged batches")
     for divergence in snapshot["divergences"]:
-        _divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]], opened.started_at)
+        _add_divergence(document, divergence, [broker["broker"] for broker in snapshot["brokers"]], opened.started_at)
     if snapshot["left_out"]:
         document.sentences(f"… and {snapshot['left_out']:,} more divergences")
 
 
-def _verdict(document: Document, snapshot: dict[str, Any]) -> None:
+def _add_result(document: Document, snapshot: dict[str, Any]) -> None:
     if snapshot["divergences"]:
         count = sum(divergence["count"] for divergence in snapshot["divergences"])
         document.sentences(f"DIFFERENT at {count:,} offsets: {differing_spans(snapshot)}")
@@ -138,7 +137,7 @@ def _damage_text(row: dict[str, Any]) -> str:
     return f"broker {row['broker']} {what}{offsets}: {row['file']}{byte}, {row['reason']}"
 
 
-def _divergence(document: Document, divergence: dict[str, Any], brokers: list[str], started_at: str) -> None:
+def _add_divergence(document: Document, divergence: dict[str, Any], brokers: list[str], started_at: str) -> None:
     rows = []
     for row in divergence["rows"]:
         if "skipped" in row:

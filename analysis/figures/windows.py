@@ -83,7 +83,7 @@ def _polls_of(p: Partition, reads: pl.DataFrame) -> pl.DataFrame:
         value=pl.col("value").first(),
         last_value=pl.col("value").last(),
         records=pl.len(),
-        least=pl.lit("at least " if len(p.positions) else ""),
+        least=pl.lit("at least " if p.is_condensed else ""),
     )
     return collect(ranges, len(p.reads))
 
@@ -153,7 +153,7 @@ def _adjacent_operations(
 
     A condensed partition has few of them.
     """
-    if not shown or len(p.positions):
+    if not shown or p.is_condensed:
         return []
     focus = shown[0]["completed"] or shown[0]["invoked"]
     is_involved = pl.col("process").is_in(sorted({row["process"] for row in shown}))

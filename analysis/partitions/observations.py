@@ -113,6 +113,11 @@ class Observations(TopicPartition):
         return f"{self.name}#{self.generation.number}" if self.generation and self.generation.count > 1 else self.name
 
     @property
+    def is_condensed(self) -> bool:
+        """Whether it lacks plain rows, which `positions` stand for (screening/condense.py)."""
+        return len(self.positions) > 0
+
+    @property
     def is_named_only(self) -> bool:
         """Whether it only occurs in lines of brokers' logs: it has no recorded operations and no collected log."""
         return self.replica_logs is None and not any(len(frame) for frame in (self.sends, self.reads, self.marks))
