@@ -92,7 +92,8 @@ def processes_with_overlapping_polls(gathered: Gathered) -> list[str]:
         return []
     polls = pl.concat(frames).unique().drop_nulls().sort("invoked", "at")
     ended = pl.col("completed").cum_max().shift().over("process")
-    return polls.filter(pl.col("invoked") < ended)["process"].unique().sort().to_list()
+    names: list[str] = polls.filter(pl.col("invoked") < ended)["process"].unique().sort().to_list()
+    return names
 
 
 def processes_without_completion(gathered: Gathered) -> list[str]:
