@@ -232,3 +232,14 @@ def test_the_least_of_each_option_can_be_run(name: str) -> None:
         variant = "kip-966"
     cluster = Scenario("least", variant, 0, least).run()
     assert cluster.loop.processed < 2_000_000
+
+
+def test_sends_that_expire_in_the_producer_are_recorded_as_info(tmp_path: Path) -> None:
+    """A client's timeout does not show whether the record was sent before, so a truthful recorder writes no `fail`."""
+    settings = ("delivery.timeout.ms=1500", "request.timeout.ms=1000", "linger.ms=0")
+    options = [word for setting in settings for word in ("--set", setting)]
+    invoke("simulate", "--seed", 3, "--ops", 400, "--faults", "crash", *options, "--out", tmp_path / "run")
+    events = map(json.loads, (tmp_path / "run" / "history.jsonl").read_text().splitlines())
+    expired = [event["type"] for event in events if event.get("error") == "TIMED_OUT"]
+    assert len(expired) > 100
+    assert set(expired) == {"info"}

@@ -317,6 +317,11 @@ class Producer(Client):
             state.needs_epoch, state.given_up_until = True, batch.sequence + batch.count
         self._complete(batch, "info" if batch.ambiguous else "fail", error, -1)
 
+    def _expire(self, batch: ProducerBatch) -> None:
+        """Give a batch up after delivery.timeout.ms. The client's error does not show whether it was sent before."""
+        batch.ambiguous = True
+        self._give_up(batch, "TIMED_OUT")
+
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         batch.is_done = True
         self._outstanding -= 1
@@ -354,11 +359,10 @@ class Producer(Client):
             while queue and now >= queue[0].created + config.delivery_timeout:
                 batch = queue.popleft()
                 batch.is_open = False
-                self._give_up(batch, "TIMED_OUT")
+                self._expire(batch)
             for batch in list(state.in_flight):
                 if now >= batch.created + config.delivery_timeout and not batch.is_done:
-                    batch.ambiguous = True
-                    self._give_up(batch, "TIMED_OUT")
+                    self._expire(batch)
             if queue and self.leaders[state.number].leader == NO_LEADER:
                 self.refresh()
         self._drain(None)
