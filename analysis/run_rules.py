@@ -1,4 +1,4 @@
-"""The rules on the whole run: torn transactions, whose pieces are in several partitions, and cycles of transactions."""
+"""The rules on the whole run: transactions torn between partitions, and cycles of transactions."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | Non
 
 
 def late_term(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
-    """The only term before `new` whose leader acknowledged the records after it was replaced; else None."""
+    """The only term before `new` in which a leader acknowledged the records after its replacement; else None."""
     if new.start is None or new.start > lost.first:
         return None
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]

@@ -78,7 +78,7 @@ def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | No
 def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
     """The time (ns) at which the term began that had written the last truncated records; None if it is not known.
 
-    It began below the cut, or behind it, if the broker led or followed in it before it loaded its log. Where no source
+    It began below the cut, or above it, if the broker led or followed in it before it loaded its log. Where no source
     has the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it
     had the records when that term began, or appended them as the leader. Only before an unclean election: a clean one
     also removes tails that were never committed.

@@ -104,7 +104,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
 def _doubts(
     p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets
 ) -> Iterator[tuple[Mask, Sequence[Result]]]:
-    """Which of the missed records a member may have handled all the same, and why this is not known."""
+    """Masks of the missed records that a member may have handled after all, each with the reasons for the doubt."""
     if producers := committing_producers(p, group):
         by_any = p.entries["offset"].to_numpy()[_handled_by_any(p, commits)]
         yield np.isin(missed, by_any), [MissingSetting(f"group.id of {name}") for name in producers]

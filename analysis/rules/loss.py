@@ -54,7 +54,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - The final reads pass its offset without it.
     - The final reads reach the end without it, after a consumer had read it.
     - No final read returned it, and acknowledged-absent finds it missing from the brokers' last logs.
-    - In a run without final reads: no consumer read it, though one consumer read before and behind it and no other
+    - In a run without final reads: no consumer read it, though one consumer read before and after it and no other
       value at its offset, and the leader's log lacks it.
     A consumer that read the value before it vanished does not excuse the loss. A tombstone is identified by its offset.
     Not a breach: One of these explains it:
@@ -191,7 +191,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     """The outcome of each acknowledged value, one row each: `lost`, `legal`, `doubtful`, or none of them.
 
     The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
-    or below its offset), `absent` (from the final reads), `passed` (one consumer read before and behind it) and
+    or below its offset), `absent` (from the final reads), `passed` (one consumer read before and after it) and
     `not_in_logs` (the brokers' last logs lack it, too).
     It is `truncated` if it was replaced or shrunk, perhaps after it had been deleted (REMOVED).
     A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request

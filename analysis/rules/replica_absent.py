@@ -48,7 +48,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     - Remote storage (KIP-405) may have the record, and no final read returned it.
     - The log is damaged there, or the last leader is not known and not all logs were collected.
     - The logs were copied at an unknown time, or before the run ended.
-    - Without final reads: the record is behind the end of the logs, which hold neither a record nor a leader epoch from
+    - Without final reads: the record is past the end of the logs, which hold neither a record nor a leader epoch from
       after its acknowledgement, and no broker reported that end afterwards.
     """
     # A transaction's sends share a place, so each send has a number.

@@ -18,7 +18,7 @@ from .rule import MissingSetting, Unknown, missing_isolation_levels
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
-    """Whether it is gone: no read returned it, although one consumer read before and behind it (Jepsen's lost-write).
+    """Whether it is gone: no read returned it, although one consumer read before and after it (Jepsen's lost-write).
 
     A consumer that read another record at its offset read that before a truncation, and may never have seen this one.
     """
