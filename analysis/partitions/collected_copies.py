@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
@@ -26,8 +27,18 @@ CHECKPOINT_LAG_NS = 5 * SECOND  # replica.high.watermark.checkpoint.interval.ms
 COPY_NS = SECOND  # between the copies of two replicas of one snapshot
 
 
-def with_copy_time(p: Partition) -> Partition:
-    """The partition; its logs get `newer_than` if acknowledged records may be behind the end of an early copy.
+def with_copies(p: Partition) -> Partition:
+    """The partition; its logs, which its timeline shares, say what the evidence shows of the copies."""
+    for changes_of in (_reported_empty, _time_of_early_copy, _older_copies):
+        changes = changes_of(p)
+        if p.replica_logs is not None and changes:
+            logs = replace(p.replica_logs, **changes)
+            p = replace(p, replica_logs=logs, timeline=p.timeline and replace(p.timeline, replica_logs=logs))
+    return p
+
+
+def _time_of_early_copy(p: Partition) -> dict[str, Any]:
+    """`newer_than`, not `at_rest`, if acknowledged records may be behind the end of an early copy.
 
     With final reads, contradictions between them and the logs show early copies (acknowledged-absent). Without, a copy
     is only known to be newer than the invocations of the sends that it holds, than the elections of the epochs in its
@@ -36,13 +47,13 @@ def with_copy_time(p: Partition) -> Partition:
     """
     logs = p.replica_logs
     if logs is None or logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
-        return p
+        return {}
     if p.final is not None or logs.leader in logs.missing_brokers:
-        return p
+        return {}
     judged = logs.last_extents
     end = greatest(judged["end"], None)
     if end is None:
-        return p
+        return {}
     held = logs.last_records.filter(pl.col("control").is_null(), pl.col("broker").is_in(judged["broker"].implode()))
     since = max(_newer_than(p, logs, held["value"]), _ended_at(p, judged["broker"], end))
     vanished = logs.records.filter(pl.col("snapshot") != FINAL)["value"]
@@ -51,8 +62,8 @@ def with_copy_time(p: Partition) -> Partition:
     is_later = pl.col("completed") >= since
     is_known = pl.col("value").is_in(known).fill_null(False)  # a tombstone has no value
     if not p.sends.filter("acknowledged", is_behind, is_later, ~is_known).height:
-        return p
-    return replace(p, replica_logs=replace(logs, at_rest=False, newer_than=since))
+        return {}
+    return {"at_rest": False, "newer_than": since}
 
 
 def _ended_at(p: Partition, brokers: pl.Series, end: int) -> int:
@@ -78,20 +89,20 @@ def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:
     return max([sent, *elected, *logs.times.values()])
 
 
-def with_older_copies(p: Partition) -> Partition:
-    """The partition; its logs get `older_copies`: followers' last logs that end below what their brokers had.
+def _older_copies(p: Partition) -> dict[str, Any]:
+    """`older_copies`: followers' last logs that end below what their brokers had.
 
     A follower may be behind, so a short log alone proves nothing. A member of the ISR is not behind the high watermark,
     and a broker that had records of the leader's log does not drop them without a truncation.
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None or logs.last != FINAL or not logs.at_rest or logs.leader is None:
-        return p
-    older = tuple(_older_copies(logs, timeline, logs.leader))
-    return replace(p, replica_logs=replace(logs, older_copies=older)) if older else p
+        return {}
+    older = tuple(_proved_older(logs, timeline, logs.leader))
+    return {"older_copies": older} if older else {}
 
 
-def _older_copies(logs: ReplicaLogs, timeline: Timeline, leader: str) -> Iterator[MissingLog]:
+def _proved_older(logs: ReplicaLogs, timeline: Timeline, leader: str) -> Iterator[MissingLog]:
     extents = {row["broker"]: row for row in logs.extents.filter(snapshot=FINAL).iter_rows(named=True)}
     damaged = set(logs.damage.filter(snapshot=FINAL)["broker"])
     with_batches = set(logs.batches.filter(snapshot=FINAL)["broker"])
@@ -139,8 +150,8 @@ def _may_have_lost_records(timeline: Timeline, broker: str, since: int) -> bool:
     return any(time is None or time >= since for time in (*deaths, *faults))
 
 
-def with_reported_empty(p: Partition) -> Partition:
-    """The partition; its logs get `reported_empty`: empty logs of dated snapshots that brokers reported as empty.
+def _reported_empty(p: Partition) -> dict[str, Any]:
+    """`reported_empty`: empty logs of dated snapshots that brokers reported as empty.
 
     So they were collected, as those that a fault had cut. Files beside such a log may be older or newer than it. A
     checkpoint of the high watermark lags, and while a new topic gets its first records, the log of one replica may be
@@ -148,14 +159,14 @@ def with_reported_empty(p: Partition) -> Partition:
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None or not logs.times:
-        return p
+        return {}
     empty = empty_copies(logs.segments, held_copies(logs.batches, logs.records))
     reported = frozenset(
         (snapshot, broker)
         for (snapshot, broker), (end, _) in empty.items()
         if snapshot in logs.times and _is_reported(timeline, broker, end, logs.times[snapshot])
     )
-    return replace(p, replica_logs=replace(logs, reported_empty=reported)) if reported else p
+    return {"reported_empty": reported} if reported else {}
 
 
 def _is_reported(timeline: Timeline, broker: str, end: int, at: int) -> bool:

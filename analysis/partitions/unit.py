@@ -12,7 +12,7 @@ from ...histories.evidence.tables import STATE_LOGS, empty
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
-from .collected_copies import with_copy_time, with_older_copies, with_reported_empty
+from .collected_copies import with_copies
 from .common import Common
 from .coordinators import confirmed_producers, final_transactions, since_creation
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
@@ -111,7 +111,7 @@ def _native(
         generation=generation,
         **about,
     )
-    return with_older_copies(with_copy_time(with_reported_empty(judged)))
+    return with_copies(judged)
 
 
 def _confirmed_operations(sends: pl.DataFrame, reads: pl.DataFrame) -> pl.Series:

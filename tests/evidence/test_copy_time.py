@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge import check
-from logjudge.analysis.partitions.collected_copies import with_copy_time
+from logjudge.analysis.partitions.collected_copies import with_copies
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
@@ -57,7 +57,7 @@ def judged(
         timeline.ends.append(LogEnd(Fact("", "loaded", time, broker=broker, offset=end), broker, end, "loaded"))
     frames = pl.DataFrame(sends, schema=SENDS), pl.DataFrame(schema=READS)
     settings = Settings(config={"format": 1})
-    p = with_copy_time(Partition("orders", 0, settings, *frames, replica_logs=collected, timeline=timeline))
+    p = with_copies(Partition("orders", 0, settings, *frames, replica_logs=collected, timeline=timeline))
     absent = acknowledged_absent.judges["native"](p)
     lost = [value for finding in lost_write.judges["native"](p).findings for value in finding.values]
     return lost, [value for finding in absent.findings for value in finding.values], bool(absent.unknowns)
