@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.figures import figures_of, merge, merge_figures, own_figures_of
-from logjudge.analysis.figures.merge import STOPS, fault_bands
+from logjudge.analysis.figures.merge import fault_bands
 from logjudge.analysis.figures.offsets import MAX_BLOCKS
 from logjudge.analysis.figures.series import MAX_BINS, bins_over, sum_by_bin
 from logjudge.analysis.figures.windows import windows
 from logjudge.analysis.kernel import judge
 from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.timelines.fault_kinds import STOPS
 from logjudge.analysis.verdict.severity import findings_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings

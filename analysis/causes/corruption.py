@@ -20,6 +20,7 @@ from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import in_snapshot
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, fact_of, ordered
+from ..timelines.fault_kinds import DAMAGES
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers, span
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
@@ -35,7 +36,6 @@ REMEDY = (
 )
 PREVENTED_BY = ["check.crcs=true in consumers (an error instead of a wrong value)", CHECKSUMS]
 WHOLE_LOGS = "starting a broker with all segments of its logs (kafka-delete-records.sh deletes old records)"
-FAULTS = ("corrupt", "bit-flip")
 Row = dict[str, Any]
 MISSING = "missing"  # no segment has the offsets between two others
 
@@ -152,5 +152,5 @@ def _chain(timeline: Timeline, snapshot: str, row: Row, term: Term | None, intac
     text = f"{brokers(holders)} {'has' if len(holders) == 1 else 'have'} {offsets} intact: {first_step}"
     text += f" broker {broker} fetch its replica anew"
     whole = fact_of(logs, text, "intact", intact[0], broker=None, brokers=frozenset(holders), **about)
-    faults = [fact for _, fact in timeline.faults_on(broker, FAULTS) if fact.partition in (None, name)]
+    faults = [fact for _, fact in timeline.faults_on(broker, DAMAGES) if fact.partition in (None, name)]
     return [*ordered([*(term.facts[:1] if term is not None else ()), *faults]), damage, whole]

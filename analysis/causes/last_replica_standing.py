@@ -15,9 +15,9 @@ elected, or when it acknowledged them and led again in its own epoch.
 from __future__ import annotations
 
 from ..timelines.facts import Fact, chain
+from ..timelines.fault_kinds import DAMAGES
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
-from .corruption import FAULTS as DAMAGING
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import (
@@ -101,7 +101,7 @@ def _proof(
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or successor is None else elected
     absent = [reasons_absent(timeline, other, until) for other in sorted(timeline.members - {broker})]
-    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGING)) if fact.partition == lost.name]
+    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGES)) if fact.partition == lost.name]
     facts = chain(
         change.began,
         had,
@@ -116,7 +116,7 @@ def _proof(
         change.succeeded if successor or not change.new else change.new.facts[-1:],
         change.start_of_successor,
     )
-    was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGING)
+    was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGES)
     # A process that is killed leaves no torn batch: the page cache has what it wrote.
     is_corrupt = any(fact.kind == "corruption" for fact in short)
     was_damaged |= is_corrupt and not may_have_lost_tail(timeline, broker, lost.last_acked, elected)

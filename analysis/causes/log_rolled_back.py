@@ -25,7 +25,8 @@ import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
-from ..timelines.timeline import DEATHS, DISK_FAULTS, DatedIsr, LogEnd, Timeline
+from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
+from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import DEATHS, LEAST, UNCLEAN, Term, Timeline
+from ..timelines.fault_kinds import DEATHS
+from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
 from .cases import Lost
 from .replica_history import (
     had_sole_isr_at_acknowledgement,

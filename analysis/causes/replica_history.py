@@ -9,11 +9,10 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
-from ..timelines.timeline import DEATHS, INSTANT_FAULTS, BrokerEvent, LogEnd, Term, Timeline
+from ..timelines.fault_kinds import DEATHS, ENDS_OF_PROCESSES, INSTANT
+from ..timelines.timeline import BrokerEvent, LogEnd, Term, Timeline
 from .cases import Lost
 
-# Faults that end a broker's process, and not its machine. A full disk makes the broker halt at its next append.
-ENDS_OF_PROCESSES = ("kill", "shutdown", "disk-full")
 MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
 
 
@@ -44,7 +43,7 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     lives = [(time, e) for time, e in timeline.life_of(broker) if time <= at]
     died = death_facts(timeline, broker, at) if is_dead(timeline, broker, at, at) else []
     hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
-    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in INSTANT_FAULTS]
+    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in (*DEATHS, *INSTANT)]
     started = max((time for time, e in lives if e.kind == "started"), default=-MAX_INT64)
     errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
     offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]

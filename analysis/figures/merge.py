@@ -30,17 +30,11 @@ import polars as pl
 from ...histories.settings import Settings
 from ..finding_order import partition_key
 from ..rules import RULES
+from ..timelines.fault_kinds import INSTANT, STOPS
 from .breaches import KINDS, TOTALS
 from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, sum_by_bin
 
 MAX_FAULTS = 120
-# Faults without a duration: they need no heal.
-INSTANT = (
-    *("delete-records", "delete-topic", "create-topic", "add-partitions", "preferred-election"),
-    *("reassignment", "cancel-reassignment", "init-transactions"),
-    *("truncate", "restore", "restore-backup", "corrupt", "bit-flip"),  # of files
-)
-STOPS = ("kill", "stop", "pause", "power-loss", "shutdown", "disk-full")  # a restart of the process ends them
 
 
 class _Fault(NamedTuple):

@@ -18,7 +18,8 @@ from ..extremes import greatest
 from ..replicas.missing_logs import TRUNCATIONS, MissingLog, empty_copies, held_copies
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy
 from ..timelines.facts import SECOND
-from ..timelines.timeline import DEATHS, DISK_FAULTS, Timeline
+from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
+from ..timelines.timeline import Timeline
 from .partition import Partition
 
 REPORTED_ENDS = ("loaded", "truncated", "corruption", "followed")  # kinds of LogEnd in brokers' own logs

@@ -144,27 +144,6 @@ def broker_names(values: Any) -> frozenset[str]:
     return frozenset(str(v) for v in values or ())
 
 
-DEATHS = {"kill": "was killed", "power-loss": "lost power"}  # faults that end a process at once
-
-# Faults that change files of a broker at once.
-DISK_FAULTS = {
-    "truncate": "the tail of {} was cut off on {}",
-    "restore": "{} on {} was replaced by an older copy",
-    "restore-backup": "{} on {} was replaced by an older copy",
-    "corrupt": "{} was damaged on {}",
-    "bit-flip": "{} was damaged on {}",
-}
-
-OF_ADMINISTRATORS = {
-    "reassignment": "an administrator began to move a partition to {}",
-    "cancel-reassignment": "an administrator cancelled a reassignment",
-    "init-transactions": "an administrator initialised the transactional ids again, which aborts open transactions",
-}
-
-# Faults without a duration.
-INSTANT_FAULTS = (*DEATHS, *DISK_FAULTS, *OF_ADMINISTRATORS, "delete-records", "preferred-election")
-
-
 class DatedIsr(NamedTuple):
     """The ISR as a dated fact records it."""
 

@@ -17,7 +17,7 @@ from ...analysis.causes.cases import LOSSES
 from ...analysis.incidents.incident import UNKNOWN, Incident
 from ...analysis.rules import RULES
 from ...analysis.timelines.facts import RESTART
-from ...analysis.timelines.timeline import DEATHS
+from ...analysis.timelines.fault_kinds import DEATHS
 from ...analysis.wording import either, nodes_of, plural, some
 from ...histories.settings import UNDATED
 from ..style import fault_kind
