@@ -69,11 +69,15 @@ class Block:
 
     @cached_property
     def lines(self) -> int:
-        """The number of lines; the last may lack its line feed. numpy counts three times as fast as `bytes.count`."""
-        view = np.frombuffer(self.data, np.uint8)
-        parts = (view[start : start + _CHUNK_BYTES] for start in range(0, len(view), _CHUNK_BYTES))  # fit the cache
-        feeds = sum(int(np.count_nonzero(part == ord("\n"))) for part in parts)
-        return feeds + (bool(self.data) and not self.data.endswith(b"\n"))
+        """The number of lines; the last may lack its line feed."""
+        return count(self.data, b"\n") + (bool(self.data) and not self.data.endswith(b"\n"))
+
+
+def count(data: bytes, byte: bytes) -> int:
+    """The number of occurrences of a byte, three times as fast as `bytes.count`."""
+    view = np.frombuffer(data, np.uint8)
+    parts = (view[start : start + _CHUNK_BYTES] for start in range(0, len(view), _CHUNK_BYTES))  # fit the cache
+    return sum(int(np.count_nonzero(part == ord(byte))) for part in parts)
 
 
 def check_path(path: Path, expected: str) -> None:

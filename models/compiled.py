@@ -17,7 +17,7 @@ def _widen(kind: Any) -> Any:
     return types.int64 if isinstance(kind, types.IntegerLiteral) or kind == types.int32 else kind
 
 
-def _compile(function: Function, **options: bool) -> Any:
+def _compile(function: Function, **options: Any) -> Any:
     """Compile with numba; the machine code is cached on disk if a folder for it is writable.
 
     Compiled code passes whole numbers as int64: numba would compile a function anew for each constant, and for each
@@ -48,7 +48,7 @@ def compiled_without_refcounts(function: Function) -> Function:
     return cast(Function, _compile(function, _nrt=False))
 
 
-def _compile_inner(function: Function, **options: bool) -> Function:
+def _compile_inner(function: Function, **options: Any) -> Function:
     """Compile for compiled callers only; a call from Python runs the function uncompiled.
 
     This leaves out numba's wrapper for calls from Python, which takes as long to compile as a short function.
@@ -68,3 +68,8 @@ def compiled_inner(function: Function) -> Function:
 def compiled_inner_without_refcounts(function: Function) -> Function:
     """`compiled_without_refcounts` for what compiled functions call and Python seldom does."""
     return _compile_inner(function, _nrt=False)
+
+
+def compiled_into_callers(function: Function) -> Function:
+    """Like `compiled_inner_without_refcounts`, as a part of each caller: a call passes ten words for each array."""
+    return _compile_inner(function, _nrt=False, inline="always")

@@ -142,3 +142,16 @@ def test_plain_lines_are_scanned() -> None:
     assert scanned.schema == pl.Schema(EVENTS)
     assert not left
     assert scanned["ops"][1].struct.field("offset").to_list() == [7, None]
+
+
+def test_events_stay_as_they_are_when_the_next_block_is_scanned() -> None:
+    named = PLAIN.replace(b'"t"', b'"a topic with a long name"')
+    steps = PLAIN.replace(
+        b'"records":', b'"ops":[{"f":"send","topic":"t","partition":0,"value":"v","offset":7}],"records":'
+    )
+    blob = b"\n".join([PLAIN, named, steps])
+    scanned, left = native_columns.read(blob)
+    assert (len(scanned), left) == (3, [])
+    before = scanned.rows()
+    native_columns.read(blob.replace(b"p0", b"p1").replace(b"long", b"late").replace(b"3", b"8"))
+    assert scanned.rows() == before

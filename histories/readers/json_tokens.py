@@ -1,6 +1,10 @@
 """Compiled loops over the tokens of JSON, for native_scan.py: strings without escapes, plain integers, literals.
 
-Each takes the bytes, a position and an end. None raises: -1 means that the bytes are a different token.
+`text` has, for each position, the eight bytes from there on as one number, the first byte lowest. So a string is
+searched and a word is compared eight bytes at a time, in two thirds of the time of loops over bytes. The text ends with
+a line feed, which no token contains, so no loop goes beyond its line.
+
+Each function takes a text and a position. None raises: -1 means that the bytes are a different token.
 """
 
 from __future__ import annotations
@@ -10,178 +14,187 @@ from typing import Any
 import numpy as np
 
 from ...models.arrays import Bytes, Ints
-from ...models.compiled import compiled_inner_without_refcounts
+from ...models.compiled import compiled_inner_without_refcounts, compiled_into_callers
 
 QUOTE, COMMA, COLON, MINUS, BACKSLASH = map(ord, '",:-\\')
 OBJECT, OBJECT_END, LIST, LIST_END = map(ord, "{}[]")
 ZERO, NINE = map(ord, "09")
 SPACE, TAB, LINE_FEED, RETURN = map(ord, " \t\n\r")
-NULL, TRUE, FALSE = (np.frombuffer(word, np.uint8) for word in (b"null", b"true", b"false"))
 INLINE = 12  # bytes within an Arrow string view itself
 COPIED = 512  # rows of `copied` (position of a text, its length, position of its copy); one more row counts all bytes
+PADDING = 16  # bytes after the last line, as a text is read eight bytes at a time
+
+_ONES = 0x0101010101010101  # times a byte: the byte eight times
+_HIGH_BITS = -0x7F7F7F7F7F7F7F80  # the highest bit of each byte, as a signed number
+_QUOTES, _BACKSLASHES, _SPACES = (_ONES * c for c in (QUOTE, BACKSLASH, SPACE))
+_COUNTING = 0x0102030405060708
+_FIRST = np.array([(1 << 8 * n) - 1 if n < 8 else -1 for n in range(9)])  # masks of the first n bytes
 
 
 def _packed(word: str) -> int:
-    """The last eight letters of a word as one number, as `word_at` gathers them."""
-    return int.from_bytes(word.encode()[-8:], "big", signed=len(word) >= 8)
+    """At most eight letters as one number, as a text has them."""
+    return int.from_bytes(word.encode(), "little")
+
+
+NULL, TRUE, FALSE = map(_packed, ("null", "true", "false"))
+
+
+def text_of(blob: bytes, memory: Bytes) -> Ints:
+    """The text of lines, of which the last may lack its line feed. `memory` has room for them and PADDING."""
+    memory[: len(blob)] = np.frombuffer(blob, np.uint8)
+    memory[len(blob) : len(blob) + PADDING] = LINE_FEED
+    return np.lib.stride_tricks.as_strided(memory[:8].view(np.int64), (len(blob) + PADDING - 7,), (1,))
+
+
+@compiled_into_callers
+def byte_at(text: Ints, i: int) -> int:
+    """The byte at i."""
+    byte: int = text[i] & 255
+    return byte
+
+
+@compiled_into_callers
+def first_bytes(text: Ints, i: int, number: int) -> int:
+    """The bytes from i on as one number: at most eight, and none for a number below 1."""
+    first: int = text[i] & _FIRST[max(min(number, 8), 0)]
+    return first
 
 
 @compiled_inner_without_refcounts
 def hash_of(packed: int, length: int) -> int:
     """A hash that differs for all words of native_scan.py; `word_table` fails on a collision."""
-    return (packed ^ packed >> 11 ^ packed >> 27 ^ length * 5) & 255
+    return (packed ^ packed >> 1 ^ packed >> 13 ^ length) & 255
 
 
 def word_table(words: tuple[str, ...]) -> Ints:
-    """256 x (its last eight letters, packed; length; number of the word, -1: none; its letters before the last eight,
-    packed), by hash."""
+    """256 x (its first eight letters, packed; length; number of the word, -1: none; its other letters), by hash."""
     table = np.full((256, 4), -1, np.int64)
     for number, word in enumerate(words):
-        slot = hash_of(_packed(word), len(word))
+        slot = hash_of(_packed(word[:8]), len(word))
         assert table[slot, 2] < 0, f"{word} needs another hash"
-        table[slot] = _packed(word), len(word), number, int.from_bytes(word[:-8].encode(), "big")
+        table[slot] = _packed(word[:8]), len(word), number, _packed(word[8:])
     return table
 
 
-@compiled_inner_without_refcounts
-def skip_blanks(buf: Bytes, i: int, end: int) -> int:
+@compiled_into_callers
+def skip_blanks(text: Ints, i: int) -> int:
     """The first position from i on that is not a blank."""
-    while i < end and (buf[i] == SPACE or buf[i] == TAB or buf[i] == RETURN):
+    c = byte_at(text, i)
+    while c == SPACE or c == TAB or c == RETURN:  # noqa: SIM109 - numba is slow with tuples
         i += 1
+        c = byte_at(text, i)
     return i
 
 
 @compiled_inner_without_refcounts
-def close_quote(buf: Bytes, i: int, end: int) -> int:
-    """The closing quote of the string with its text from i on; -1 for an escape, a control character, or no end."""
-    while i < end:
-        c = buf[i]
-        if c == QUOTE:
-            return i
-        if c == BACKSLASH or c < SPACE:
-            return -1
-        i += 1
-    return -1
+def close_quote(text: Ints, i: int) -> int:
+    """The closing quote of the string with its text from i on; -1 for an escape or a control character."""
+    found: Any = np.int64(0)
+    while found == 0:
+        eight: Any = text[i]
+        # The highest bit of a byte is set if it is one of these. Borrows reach only bytes above the first such byte.
+        quotes, backslashes = eight ^ _QUOTES, eight ^ _BACKSLASHES
+        found = (quotes - _ONES) & ~quotes | (backslashes - _ONES) & ~backslashes | (eight - _SPACES) & ~eight
+        found &= _HIGH_BITS
+        i += 8
+    first = (found & -found) >> 7 & _ONES
+    i += (first * _COUNTING >> 56) - 9
+    return i if byte_at(text, i) == QUOTE else -1
 
 
-@compiled_inner_without_refcounts
-def word_at(buf: Bytes, i: int, end: int, words: Ints) -> tuple[int, int]:
+@compiled_into_callers
+def word_at(text: Ints, i: int, words: Ints) -> tuple[int, int]:
     """The number of the word at i (-1: not in the table), and its closing quote (-1: none)."""
-    packed: Any = np.int64(0)
-    start = i
-    while i < end:
-        c: Any = np.int64(buf[i])
-        if c == QUOTE:
-            slot = hash_of(packed, i - start)
-            if words[slot, 0] != packed or words[slot, 1] != i - start:
-                return -1, i
-            before: Any = np.int64(0)
-            for k in range(start, i - 8):
-                before = before << 8 | np.int64(buf[k])
-            return (words[slot, 2] if before == words[slot, 3] else -1), i
-        if c == BACKSLASH or c < SPACE:
-            return -1, -1
-        packed = packed << 8 | c
-        i += 1
-    return -1, -1
+    end = close_quote(text, i)
+    length = end - i
+    if length < 0 or length > 16:
+        return -1, end
+    packed = first_bytes(text, i, length)
+    slot = hash_of(packed, length)
+    if words[slot, 0] != packed or words[slot, 1] != length or words[slot, 3] != first_bytes(text, i + 8, length - 8):
+        return -1, end
+    return words[slot, 2], end
 
 
 @compiled_inner_without_refcounts
-def integer(buf: Bytes, i: int, end: int) -> tuple[int, int]:
+def integer(text: Ints, i: int) -> tuple[int, int]:
     """The plain integer of at most 18 digits at i, and its end; the end is -1 if there is none."""
-    negative = buf[i] == MINUS
+    negative = byte_at(text, i) == MINUS
     if negative:
         i += 1
     first = i
     value: Any = np.int64(0)
-    while i < end and ZERO <= buf[i] <= NINE:
-        value = value * 10 + np.int64(buf[i]) - ZERO
+    digit = byte_at(text, i) - ZERO
+    while 0 <= digit <= 9:
+        value = value * 10 + digit
         i += 1
+        digit = byte_at(text, i) - ZERO
     digits = i - first
-    if digits < 1 or digits > 18 or (buf[first] == ZERO and (digits > 1 or negative)):
+    if digits < 1 or digits > 18 or (byte_at(text, first) == ZERO and (digits > 1 or negative)):
         return 0, -1
     return (-value if negative else value), i
 
 
-@compiled_inner_without_refcounts
-def text_view(buf: Bytes, i: int, end: int, table: Ints, row: int, slot: int, long: Bytes, copied: Ints) -> None:
+@compiled_into_callers
+def text_view(text: Ints, i: int, end: int, table: Ints, row: int, slot: int, long: Bytes, copied: Ints) -> None:
     """Writes Arrow's view of a text into two slots: its length, and its bytes if they are at most INLINE.
 
     Otherwise its first four bytes, and the position of its copy in `long`.
     """
     length = end - i
-    low: Any = length
-    for k in range(min(length, 4)):
-        low |= np.int64(buf[i + k]) << (32 + 8 * k)
-    high: Any = 0
+    table[row, slot] = length | first_bytes(text, i, min(length, 4)) << 32
     if length > INLINE:
-        high = copy_of(buf, i, length, long, copied) << 32
+        table[row, slot + 1] = copy_of(text, i, length, long, copied) << 32
     else:
-        for k in range(4, length):
-            high |= np.int64(buf[i + k]) << (8 * (k - 4))
-    table[row, slot] = low
-    table[row, slot + 1] = high
+        table[row, slot + 1] = first_bytes(text, i + 4, length - 4)
 
 
 @compiled_inner_without_refcounts
-def copy_of(buf: Bytes, i: int, length: int, long: Bytes, copied: Ints) -> int:
+def copy_of(text: Ints, i: int, length: int, long: Bytes, copied: Ints) -> int:
     """The position in `long` of a copy of a text. Topics and processes repeat, so `copied` has where some texts are."""
     last = i + length - 1
-    place = (length * 31 + np.int64(buf[last]) * 7 + np.int64(buf[last - 1])) & (COPIED - 1)
+    place = (length * 31 + byte_at(text, last) * 7 + byte_at(text, last - 1)) & (COPIED - 1)
     seen, start = copied[place, 0], copied[place, 2]
     same = copied[place, 1] == length
     k = 0
     while same and k < length:
-        same = buf[seen + k] == buf[i + k]
-        k += 1
+        same = first_bytes(text, seen + k, length - k) == first_bytes(text, i + k, length - k)
+        k += 8
     if not same:
         start = copied[COPIED, 0]
         for k in range(length):
-            long[start + k] = buf[i + k]
+            long[start + k] = byte_at(text, i + k)
         copied[COPIED, 0] = start + length
         copied[place, 0], copied[place, 1], copied[place, 2] = i, length, start
     return int(start)
 
 
 @compiled_inner_without_refcounts
-def begins_with(buf: Bytes, i: int, end: int, word: Bytes) -> bool:
-    """Whether the word is at i."""
-    k = 0
-    while k < len(word) and i + k < end and buf[i + k] == word[k]:
-        k += 1
-    return k == len(word)
-
-
-@compiled_inner_without_refcounts
-def literal_end(buf: Bytes, i: int, end: int) -> int:
+def literal_end(text: Ints, i: int) -> int:
     """The end of null, true or false at i, or -1."""
-    if begins_with(buf, i, end, NULL) or begins_with(buf, i, end, TRUE):
-        return i + len(NULL)
-    return i + len(FALSE) if begins_with(buf, i, end, FALSE) else -1
+    if first_bytes(text, i, 4) == NULL or first_bytes(text, i, 4) == TRUE:
+        return i + 4
+    return i + 5 if first_bytes(text, i, 5) == FALSE else -1
 
 
-@compiled_inner_without_refcounts
-def key_at(buf: Bytes, i: int, end: int, words: Ints) -> tuple[int, int]:
+@compiled_into_callers
+def key_at(text: Ints, i: int, words: Ints) -> tuple[int, int]:
     """The number of the next key (-1: not in the table), and the start of its value (-1: none)."""
-    i = skip_blanks(buf, i, end)
-    if i >= end or buf[i] != QUOTE:
+    i = skip_blanks(text, i)
+    if byte_at(text, i) != QUOTE:
         return -1, -1
-    word, i = word_at(buf, i + 1, end, words)
+    word, i = word_at(text, i + 1, words)
     if i < 0:
         return -1, -1
-    i = skip_blanks(buf, i + 1, end)
-    if i >= end or buf[i] != COLON:
-        return -1, -1
-    i = skip_blanks(buf, i + 1, end)
-    return word, i if i < end else -1
+    i = skip_blanks(text, i + 1)
+    return (word, skip_blanks(text, i + 1)) if byte_at(text, i) == COLON else (-1, -1)
 
 
-@compiled_inner_without_refcounts
-def after_value(buf: Bytes, i: int, end: int, close: int) -> tuple[int, bool]:
+@compiled_into_callers
+def after_value(text: Ints, i: int, close: int) -> tuple[int, bool]:
     """The position after the comma or `close` after the value before i, and whether it is `close`; -1: neither."""
     if i < 0:
         return -1, False
-    i = skip_blanks(buf, i, end)
-    if i < end and (buf[i] == COMMA or buf[i] == close):
-        return i + 1, buf[i] == close
-    return -1, False
+    i = skip_blanks(text, i)
+    closes = byte_at(text, i) == close
+    return (i + 1, closes) if closes or byte_at(text, i) == COMMA else (-1, False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -9,11 +11,12 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ...models.arrays import Ints, Mask
+from ...models.arrays import Bytes, Ints, Mask
 from .. import arrow
+from ..files import count
 from ..tables import EVENTS, FUNCTIONS, TYPES, complete
 from . import native_scan as scanned
-from .json_tokens import COPIED, INLINE, LINE_FEED, OBJECT
+from .json_tokens import COPIED, INLINE, PADDING, text_of
 from .native_scan import FIELDS, FLAG, FUNCTION, INTEGER, ITEM_WIDTH, LISTS, NAMES, SLOTS, TEXT, TYPE, WIDTH
 
 _RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
@@ -41,19 +44,19 @@ class OtherLine(NamedTuple):
 
 def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     """EVENTS of the plain lines, and the other lines. `blob` has complete lines in UTF-8."""
-    buf = np.frombuffer(blob, np.uint8)
-    lines, objects = 1 + scanned.count(buf, LINE_FEED), 1 + scanned.count(buf, OBJECT)
-    first, second, third, fourth = (_table(objects, ITEM_WIDTH) for _ in range(4))
+    lines, objects = 1 + count(blob, b"\n"), 1 + count(blob, b"{")
+    first, second, third, fourth = (_memory.table(f"items {number}", objects, ITEM_WIDTH) for number in range(4))
     out = scanned.Output(
-        events=_table(min(lines, objects), WIDTH),
-        steps=_table(objects, WIDTH),
+        events=_memory.table("events", min(lines, objects), WIDTH),
+        steps=_memory.table("steps", objects, WIDTH),
         items=(first, second, third, fourth),
         filled=np.zeros(scanned.TABLES, np.int64),
-        long=np.empty(len(blob), np.uint8),
+        long=_memory.bytes("long", len(blob)),
         copied=np.zeros((COPIED + 1, 3), np.int64),
     )
-    others = np.empty((lines, 3), np.int64)
-    rows, other_rows = scanned.scan(buf, out, others, out.filled.copy())
+    text = text_of(blob, _memory.bytes("text", len(blob) + PADDING))
+    others = _memory.table("others", lines, 3)
+    rows, other_rows = scanned.scan(text, len(blob), out, others, out.filled.copy())
     long = pa.py_buffer(out.long[: out.copied[COPIED, 0]].copy())
     names = (_RECORD_FIELDS, _OFFSET_FIELDS) * 2  # of events, then of steps
     lists = [_struct(_columns(table[: out.filled[n]], names[n], long)) for n, table in enumerate(out.items)]
@@ -63,7 +66,7 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
         table = out.steps[: out.filled[scanned.STEPS]]
         steps = _struct(_columns(table, _STEP_FIELDS, long) | _lists(table, LISTS, lists[len(LISTS) :]))
         columns |= _lists(events, ("ops",), [steps])
-    columns["line"] = arrow.numbers(events[:, SLOTS["line"]])
+    columns["line"] = arrow.numbers(events[:, SLOTS["line"]].copy())
     frame = pl.DataFrame({name: pl.Series(name, column) for name, column in columns.items()})
     return (
         complete(frame, EVENTS).cast(EVENTS),  # type: ignore[arg-type]
@@ -71,12 +74,32 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     )
 
 
-def _table(rows: int, width: int) -> Ints:
-    """An array that is filled by rows and read by columns, so each column is contiguous.
+class _Memory(threading.local):
+    """What this thread used for its last block, by purpose. New memory would cost half as much time as the scan."""
 
-    It has at least two rows, as numba gives one row another type.
-    """
-    return np.empty((rows + 1, width), np.int64, order="F")
+    def __init__(self) -> None:
+        self.used: dict[str, Ints] = {}
+
+    def numbers(self, purpose: str, size: int) -> Ints:
+        """An array of at least this size, valid until the next block."""
+        if len(self.used.get(purpose, ())) < size:
+            self.used[purpose] = np.empty(size, np.int64)
+        return self.used[purpose]
+
+    def bytes(self, purpose: str, size: int) -> Bytes:
+        """Likewise, of bytes."""
+        return self.numbers(purpose, size // 8 + 1).view(np.uint8)
+
+    def table(self, purpose: str, rows: int, width: int) -> Ints:
+        """A table that is filled by rows and read by columns, so each column is contiguous.
+
+        It has at least two rows, as numba gives one row another type.
+        """
+        shape = rows + 1, width
+        return self.numbers(purpose, math.prod(shape))[: math.prod(shape)].reshape(shape, order="F")
+
+
+_memory = _Memory()
 
 
 def _struct(columns: dict[str, pa.Array]) -> pa.StructArray:

@@ -6,8 +6,8 @@ with the fields of the format. native.py reads all other lines with polars: thos
 duplicate field, an item without offset, or anything else that is unexpected. So the loops are strict and need no
 error messages.
 
-The functions take the bytes, a position `i` and the end of the line. They return the position after what they read, or
--1 where the line is not plain.
+The functions take a text (json_tokens.py) and a position `i`. They return the position after what they read, or -1
+where the line is not plain.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...models.arrays import Bytes, Ints
-from ...models.compiled import compiled_inner_without_refcounts, compiled_without_refcounts
+from ...models.compiled import compiled_inner_without_refcounts, compiled_into_callers, compiled_without_refcounts
 from ..tables import FUNCTIONS, TYPES
 from .json_tokens import (
     LINE_FEED,
@@ -33,6 +33,7 @@ from .json_tokens import (
     TRUE,
     ZERO,
     after_value,
+    byte_at,
     close_quote,
     integer,
     key_at,
@@ -93,34 +94,34 @@ class Output(NamedTuple):
     copied: Ints  # a cache of `long`
 
 
-@compiled_inner_without_refcounts
-def read_scalar(buf: Bytes, i: int, end: int, field: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
+@compiled_into_callers
+def read_scalar(text: Ints, i: int, field: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
     """Reads a string, number or literal into the slots of a field (-1: none)."""
-    c, kind, start = buf[i], _KIND_OF[field], i
+    c, kind, start = byte_at(text, i), _KIND_OF[field], i
     value: Any = np.int64(0)
     if c == QUOTE:
         start += 1
         if kind >= TYPE and kind <= FUNCTION:
-            value, stop = word_at(buf, start, end, _TYPES if kind == TYPE else _FUNCTIONS)
+            value, stop = word_at(text, start, _TYPES if kind == TYPE else _FUNCTIONS)
             stop = stop if value >= 0 else -1
         else:
-            stop = close_quote(buf, start, end)
+            stop = close_quote(text, start)
         after, fits = stop + 1, (kind != INTEGER) & (kind != FLAG)
     elif c == MINUS or ZERO <= c <= NINE:
-        value, stop = integer(buf, i, end)
+        value, stop = integer(text, i)
         after, fits = stop, kind <= TEXT
     else:
-        stop = literal_end(buf, i, end)
-        if c == NULL[0]:
+        stop = literal_end(text, i)
+        if c == NULL & 255:
             return stop
-        value = np.int64(c == TRUE[0])
+        value = np.int64(c == TRUE & 255)
         after, fits = stop, kind == FLAG
     if stop < 0 or not (fits or kind == IGNORED):
         return -1
     if kind == IGNORED:
         return after
     if kind == TEXT:
-        text_view(buf, start, stop, table, row, _SLOT_OF[field], long, copied)
+        text_view(text, start, stop, table, row, _SLOT_OF[field], long, copied)
     else:
         table[row, _SLOT_OF[field]] = value
     table[row, PRESENT] |= 1 << field
@@ -137,144 +138,142 @@ def is_out_of_range(table: Ints, row: int) -> bool:
 
 
 @compiled_inner_without_refcounts
-def read_item(buf: Bytes, i: int, end: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
+def read_item(text: Ints, i: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
     """Reads an item, whose brace is before i, into a row. It has scalars only."""
     table[row, PRESENT] = 0
     seen = 0
     while True:
-        field, i = key_at(buf, i, end, _NAMES)
+        field, i = key_at(text, i, _NAMES)
         if i < 0 or (field >= 0 and seen >> field & 1):
             return -1
         if field >= 0:
             seen |= 1 << field
-        i = read_scalar(buf, i, end, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
-        i, closed = after_value(buf, i, end, OBJECT_END)
+        i = read_scalar(text, i, field if field < N_ITEM_FIELDS else -1, table, row, long, copied)
+        i, closed = after_value(text, i, OBJECT_END)
         if i < 0 or closed:
             return i
 
 
 @compiled_inner_without_refcounts
-def read_items(buf: Bytes, i: int, end: int, number: int, out: Output) -> int:
+def read_items(text: Ints, i: int, number: int, out: Output) -> int:
     """Reads the list at i into the table of items with this number."""
     table, needed = out.items[number], NEEDED_BY_ITEM[number & 1]
-    i = skip_blanks(buf, i + 1, end)
-    if i < end and buf[i] == LIST_END:
+    i = skip_blanks(text, i + 1)
+    if byte_at(text, i) == LIST_END:
         return i + 1
-    while i < end and buf[i] == OBJECT:
+    while byte_at(text, i) == OBJECT:
         row = out.filled[number]
-        i = read_item(buf, i + 1, end, table, row, out.long, out.copied)
+        i = read_item(text, i + 1, table, row, out.long, out.copied)
         if i < 0 or table[row, PRESENT] & needed != needed or is_out_of_range(table, row):
             return -1
         out.filled[number] = row + 1
-        i, closed = after_value(buf, i, end, LIST_END)
+        i, closed = after_value(text, i, LIST_END)
         if i < 0 or closed:
             return i
-        i = skip_blanks(buf, i, end)
+        i = skip_blanks(text, i)
     return -1
 
 
 @compiled_inner_without_refcounts
-def read_fields(buf: Bytes, i: int, end: int, table: Ints, row: int, first_table: int, out: Output) -> tuple[int, bool]:
+def read_fields(text: Ints, i: int, table: Ints, row: int, first_table: int, out: Output) -> tuple[int, bool]:
     """Reads the fields of an event or a step from i on. `first_table` is the number of the table of its records.
 
     Returns a position and True at the end of the object, or False where the list of its steps begins.
     """
     while True:
-        field, i = key_at(buf, i, end, _NAMES)
+        field, i = key_at(text, i, _NAMES)
         if i < 0 or field > OPS or (field >= 0 and table[row, SEEN] >> field & 1):
             return -1, False
         if field >= 0:
             table[row, SEEN] |= 1 << field
         if field < N_FIELDS:
-            i = read_scalar(buf, i, end, field, table, row, out.long, out.copied)
-        elif buf[i] == NULL[0]:
-            i = literal_end(buf, i, end)
-        elif buf[i] != LIST:
+            i = read_scalar(text, i, field, table, row, out.long, out.copied)
+        elif byte_at(text, i) == NULL & 255:
+            i = literal_end(text, i)
+        elif byte_at(text, i) != LIST:
             return -1, False
         else:
             table[row, PRESENT] |= 1 << field
             if field == OPS:
                 return i, False
-            i = read_items(buf, i, end, first_table + field - N_FIELDS, out)
-        i, closed = after_value(buf, i, end, OBJECT_END)
+            i = read_items(text, i, first_table + field - N_FIELDS, out)
+        i, closed = after_value(text, i, OBJECT_END)
         if i < 0 or closed:
             return i, closed
 
 
 @compiled_inner_without_refcounts
-def read_steps(buf: Bytes, i: int, end: int, out: Output) -> int:
+def read_steps(text: Ints, i: int, out: Output) -> int:
     """Reads the steps of a transaction, whose list is at i, one row for each."""
     table, filled = out.steps, out.filled
-    i = skip_blanks(buf, i + 1, end)
-    if i < end and buf[i] == LIST_END:
+    i = skip_blanks(text, i + 1)
+    if byte_at(text, i) == LIST_END:
         return i + 1
-    while i < end and buf[i] == OBJECT:
+    while byte_at(text, i) == OBJECT:
         row = filled[STEPS]
         table[row, PRESENT] = table[row, SEEN] = 0
-        i, closed = read_fields(buf, i + 1, end, table, row, OF_STEPS, out)
+        i, closed = read_fields(text, i + 1, table, row, OF_STEPS, out)
         if i < 0 or not closed or table[row, PRESENT] & HAS_F == 0 or is_out_of_range(table, row):
             return -1
         table[row, RECORDS_SLOT], table[row, OFFSETS_SLOT] = filled[OF_STEPS], filled[OF_STEPS + 1]
         filled[STEPS] = row + 1
-        i, closed = after_value(buf, i, end, LIST_END)
+        i, closed = after_value(text, i, LIST_END)
         if i < 0 or closed:
             return i
-        i = skip_blanks(buf, i, end)
+        i = skip_blanks(text, i)
     return -1
 
 
 @compiled_inner_without_refcounts
-def read_event(buf: Bytes, i: int, end: int, row: int, out: Output) -> bool:
-    """Reads the object of a line, whose brace is before i, into a row. Returns whether it is a plain event."""
+def read_event(text: Ints, i: int, row: int, out: Output) -> int:
+    """Reads the object of a line, whose brace is before i, into a row. Returns the end of the line."""
     table = out.events
     table[row, PRESENT] = table[row, SEEN] = 0
     closed = False
     while not closed:
-        i, closed = read_fields(buf, i, end, table, row, OF_EVENTS, out)
+        i, closed = read_fields(text, i, table, row, OF_EVENTS, out)
         if i >= 0 and not closed:
-            i, closed = after_value(buf, read_steps(buf, i, end, out), end, OBJECT_END)
+            i, closed = after_value(text, read_steps(text, i, out), OBJECT_END)
         if i < 0:
-            return False
-    present = table[row, PRESENT]
-    if skip_blanks(buf, i, end) < end or present & NEEDED != NEEDED or is_out_of_range(table, row):
-        return False
-    return bool(table[row, F_SLOT] != SEND or present & HAS_TOPIC != 0)
+            return -1
+    i, present = skip_blanks(text, i), table[row, PRESENT]
+    if byte_at(text, i) != LINE_FEED or present & NEEDED != NEEDED or is_out_of_range(table, row):
+        return -1
+    return i if table[row, F_SLOT] != SEND or present & HAS_TOPIC != 0 else -1
+
+
+@compiled_inner_without_refcounts
+def line_end(text: Ints, i: int) -> int:
+    """The first line feed from i on."""
+    while byte_at(text, i) != LINE_FEED:
+        i += 1
+    return i
 
 
 @compiled_without_refcounts
-def scan(buf: Bytes, out: Output, others: Ints, before: Ints) -> tuple[int, int]:
-    """Reads all lines. Returns the numbers of plain lines and of others.
+def scan(text: Ints, size: int, out: Output, others: Ints, before: Ints) -> tuple[int, int]:
+    """Reads all lines of a text of this size. Returns the numbers of plain lines and of others.
 
     others: number, start and end of each line that is not plain. before: scratch space, `filled` before a line.
     """
     filled = out.filled
     i, number, row, other = 0, 0, 0, 0
-    while i < len(buf):
-        end = i
-        while end < len(buf) and buf[end] != LINE_FEED:
-            end += 1
-        start = skip_blanks(buf, i, end)
-        if start < end:
+    while i < size:
+        start = end = skip_blanks(text, i)
+        if byte_at(text, start) != LINE_FEED:
             for k in range(TABLES):
                 before[k] = filled[k]
-            if buf[start] == OBJECT and read_event(buf, start + 1, end, row, out):
+            end = read_event(text, start + 1, row, out) if byte_at(text, start) == OBJECT else -1
+            if end >= 0:
                 out.events[row, RECORDS_SLOT], out.events[row, OFFSETS_SLOT] = filled[OF_EVENTS], filled[OF_EVENTS + 1]
                 out.events[row, OPS_SLOT], out.events[row, LINE_SLOT] = filled[STEPS], number
                 row += 1
             else:
                 for k in range(TABLES):
                     filled[k] = before[k]
+                end = line_end(text, start)
                 others[other, 0], others[other, 1], others[other, 2] = number, i, end
                 other += 1
         i = end + 1
         number += 1
     return row, other
-
-
-@compiled_without_refcounts
-def count(buf: Bytes, byte: int) -> int:
-    """The number of occurrences of a byte."""
-    found = 0
-    for c in buf:
-        found += c == byte
-    return found
