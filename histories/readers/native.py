@@ -17,6 +17,7 @@ import orjson
 import polars as pl
 
 from ..errors import describe_error
+from ..files import count
 from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, MAX_PARTITION, QUARANTINE, REASONS, TYPES, Schema, complete, no_rows
 from .contents import LOG
 
@@ -90,9 +91,10 @@ def _parse(blob: bytes) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def _with_cut_line(malformed: pl.DataFrame, blob: bytes) -> pl.DataFrame:
     """The malformed lines; the last one has CUT if it is no JSON and lacks a line feed, as only a file's end may."""
-    number, last = blob.count(b"\n"), blob[blob.rfind(b"\n") + 1 :]
-    if not len(malformed) or malformed["line"][-1] != number or not _malformed_reason(last.strip()).startswith(NO_JSON):
+    last = blob[blob.rfind(b"\n") + 1 :]
+    if not len(malformed) or not _malformed_reason(last.strip()).startswith(NO_JSON):
         return malformed
+    number = count(blob, b"\n")
     cut = pl.when(pl.col("line") == number).then(pl.col("reason") + CUT).otherwise("reason")
     return malformed.with_columns(reason=cut)
 
