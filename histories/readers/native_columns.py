@@ -74,6 +74,9 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     )
 
 
+MAX_KEPT = 16 << 20  # numbers in an array; only blocks with huge lines need larger ones
+
+
 class _Memory(threading.local):
     """What this thread used for its last block, by purpose. New memory would cost half as much time as the scan."""
 
@@ -82,6 +85,8 @@ class _Memory(threading.local):
 
     def numbers(self, purpose: str, size: int) -> Ints:
         """An array of at least this size, valid until the next block."""
+        if size > MAX_KEPT:
+            return np.empty(size, np.int64)
         if len(self.used.get(purpose, ())) < size:
             self.used[purpose] = np.empty(size, np.int64)
         return self.used[purpose]
