@@ -370,7 +370,7 @@ def _add_incidents(
     document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
-    incidents = [one for one in incidents_of(map(vars, findings), causes) if one.is_explained]
+    incidents = [one for one in incidents_of(findings, causes) if one.is_explained]
     for incident in incidents:
         document.heading(f"Cause: {incident.cause}, {incident.headline}")
         _add_root_cause(document, root_cause_of(incident, started_at))

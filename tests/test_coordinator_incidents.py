@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from logjudge.analysis.incidents.joining import incidents_of
+from logjudge.histories.tables import Finding
 
-FINDING = {
-    "id": "commit-regression/orders-0/0",
-    "rule": "commit-regression",
-    "severity": "violation",
-    "topic": "orders",
-    "partition": 0,
-    "first_offset": 1,
-    "last_offset": 4,
-    "count": 1,
-    "sentence": "a committed offset went back",
-    "processes": [],
-    "related": [],
-}
+FINDING = Finding(
+    *("commit-regression", "a committed offset went back", "orders", 0),
+    first_offset=1,
+    last_offset=4,
+    id="commit-regression/orders-0/0",
+)
 
 
 def fact(kind: str, second: int, **changed: Any) -> dict[str, Any]:
@@ -56,7 +51,7 @@ BEGAN = fact("began", 50, source="history.jsonl")
 def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_commits_that_it_lost(
     chain: list[dict[str, Any]], election: dict[str, Any], is_one: bool
 ) -> None:
-    lost = explanation("commits-lost", *chain, findings=(str(FINDING["id"]),))
+    lost = explanation("commits-lost", *chain, findings=(FINDING.id,))
     of_group, *others = incidents_of([FINDING], [lost, election])
     assert len(others) == (not is_one)
     assert (of_group.cause, of_group.prevented_by) == ("commits-lost", ("no commits-lost",))
@@ -75,8 +70,8 @@ def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_commits_that_
 def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_offset_that_vanished(
     chain: list[dict[str, Any]], second: int, is_one: bool
 ) -> None:
-    finding = {**FINDING, "id": "consumer-loss/orders-0/0", "rule": "consumer-loss"}
-    vanished = explanation("committed-offset-vanished", *chain, findings=(str(finding["id"]),))
+    finding = replace(FINDING, id="consumer-loss/orders-0/0", rule="consumer-loss")
+    vanished = explanation("committed-offset-vanished", *chain, findings=(finding.id,))
     of_group, *others = incidents_of([finding], [vanished, truncation(second)])
     assert len(others) == (not is_one)
     assert of_group.cause == "committed-offset-vanished"

@@ -14,8 +14,9 @@ from logjudge.analysis.causes import title_of
 from logjudge.analysis.causes.cases import LostRange
 from logjudge.analysis.incidents.headlines import places_of
 from logjudge.analysis.incidents.incident import Incident, from_record
-from logjudge.analysis.incidents.joining import incidents_of, rows_of, saved_incidents
-from logjudge.histories.tables import FINDINGS
+from logjudge.analysis.incidents.joining import findings_in, incidents_of, saved_incidents
+from logjudge.analysis.results import to_frame
+from logjudge.histories.tables import Finding
 from logjudge.plots.report.incidents import (
     MAX_STEPS,
     cause_headlines,
@@ -38,23 +39,11 @@ KILL = {
 LOST = {"topic": "orders", "partition": 0, "first": 255, "last": 630, "count": 376, "read": 3}
 
 
-def finding(name: str = "lost-write/orders-0/0", **changed: Any) -> dict[str, Any]:
+def finding(name: str = "lost-write/orders-0/0", **changed: Any) -> Finding:
     rule, place, _ = name.split("/")
     topic, _, partition = place.rpartition("-")
-    row = {
-        "id": name,
-        "rule": rule,
-        "severity": "violation",
-        "topic": topic,
-        "partition": int(partition),
-        "first_offset": 255,
-        "last_offset": 630,
-        "count": 376,
-        "sentence": f"{rule} of {place}",
-        "processes": [],
-        "related": [],
-    }
-    return {**row, **changed}
+    about = {"first_offset": 255, "last_offset": 630, "count": 376, **changed}
+    return Finding(rule, f"{rule} of {place}", topic, int(partition), id=name, **about)
 
 
 def cause(**changed: Any) -> dict[str, Any]:
@@ -77,10 +66,10 @@ def of_partition(number: int, **changed: Any) -> dict[str, Any]:
     return cause(**{"findings": [f"lost-write/orders-{number}/0"], "lost": lost, **changed})
 
 
-def joined(causes: Iterable[dict[str, Any]], *others: dict[str, Any]) -> list[Incident]:
+def joined(causes: Iterable[dict[str, Any]], *others: Finding) -> list[Incident]:
     """The incidents of explanations and of their findings, and of others."""
     causes = list(causes)
-    given = {row["id"]: row for row in others}
+    given = {one.id: one for one in others}
     named = {name: finding(name) for one in causes for name in one["findings"]}
     return incidents_of({**named, **given}.values(), causes)
 
@@ -139,8 +128,14 @@ def test_a_loss_that_two_rules_find_is_counted_once() -> None:
 
 def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
     rows = [
-        finding(f"lost-write/orders-0/{n}", first_offset=10 * n, last_offset=10 * n + 4, count=5, severity=severity)
-        | {"related": [f"lost-write/orders-0/{n - 1}"] if n else []}
+        finding(
+            f"lost-write/orders-0/{n}",
+            first_offset=10 * n,
+            last_offset=10 * n + 4,
+            count=5,
+            severity=severity,
+            related=[f"lost-write/orders-0/{n - 1}"] if n else [],
+        )
         for n, severity in enumerate(["permitted", "violation"] * 38)
     ]
     (incident,) = incidents_of(rows, [])
@@ -190,7 +185,7 @@ def test_consequences_of_a_loss_belong_to_its_incident() -> None:
     loss, follows = finding(), finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"], count=9)
     alone = [finding(f"poll-skip/orders-0/{n}", count=2) for n in range(3)]
     first, second = incidents_of([loss, follows, *alone], [cause()])
-    assert first.findings == (loss["id"], follows["id"])
+    assert first.findings == (loss.id, follows.id)
     assert [rule["rule"] for rule in first.rules] == ["lost-write", "realtime-order"]
     assert second.headline == "6 records in 3 findings of poll-skip, for example: poll-skip of orders-0"
 
@@ -209,8 +204,8 @@ def test_parts_of_a_loss_with_different_causes_are_an_incident_each() -> None:
     follows = finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"])
     known, unknown = joined(parts, follows)
     assert (known.records, unknown.records, unknown.missing) == (346, 30, ("a log",))
-    assert follows["id"] in known.findings
-    assert follows["id"] not in unknown.findings
+    assert follows.id in known.findings
+    assert follows.id not in unknown.findings
 
 
 def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_once() -> None:
@@ -260,7 +255,7 @@ def test_partitions_that_get_different_leaders_at_one_time_lost_by_one_event() -
     assert len(joined([cause(chain=[elected[0]]), of_partition(1, chain=[later])])) == 2
 
 
-def missed_by(group: str, partition: int, time: int, kind: str = "crashed") -> tuple[dict[str, Any], dict[str, Any]]:
+def missed_by(group: str, partition: int, time: int, kind: str = "crashed") -> tuple[dict[str, Any], Finding]:
     """The explanation of ten records that a group missed, and their finding."""
     name = f"consumer-loss/orders-{partition}/0"
     explanation = cause(
@@ -280,10 +275,10 @@ def test_records_that_a_group_missed_at_one_time_are_one_incident(kind: str) -> 
 
 @pytest.mark.parametrize("other", [missed_by("other", 1, 0), missed_by("g", 1, 3 * 10**9)])
 def test_records_that_another_group_missed_or_at_another_time_are_another_incident(
-    other: tuple[dict[str, Any], dict[str, Any]],
+    other: tuple[dict[str, Any], Finding],
 ) -> None:
     explanations, rows = zip(missed_by("g", 0, 0), other, strict=True)
-    assert [one.headline for one in joined(explanations, *rows)] == [row["sentence"] for row in rows]
+    assert [one.headline for one in joined(explanations, *rows)] == [row.sentence for row in rows]
 
 
 def test_a_cause_of_another_name_stays_apart() -> None:
@@ -309,9 +304,9 @@ def test_results_of_an_earlier_version_are_joined_when_they_are_read() -> None:
     bare = {name: value for name, value in KILL.items() if name not in ("kind", "broker")}
     causes = [cause(chain=[bare]), of_partition(1, chain=[bare])]
     rows = [finding(), finding("lost-write/orders-1/0")]
-    frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
+    frame = to_frame(rows)
     assert [one.number for one in saved_incidents({"causes": causes}, frame)] == [1, 2]
-    made = incidents_of(rows_of(frame), causes)
+    made = incidents_of(findings_in(frame), causes)
     assert saved_incidents({"incidents": [one.record() for one in made]}, frame) == made
     assert [from_record(one.record()) for one in made] == made
 
@@ -327,7 +322,7 @@ def test_breaches_come_before_permitted_findings_and_known_causes_before_unknown
 
 def test_a_story_lists_few_findings_of_an_incident_and_counts_the_rest() -> None:
     rows = [finding(f"poll-skip/orders-0/{n}") for n in range(30)]
-    frame = pl.DataFrame([{name: row.get(name) for name in FINDINGS} for row in rows], schema=FINDINGS)
+    frame = to_frame(rows)
     (entry,), left_out = worst_incidents(incidents_of(rows, []), frame)
     assert (len(entry.others), entry.left_out, left_out) == (8, 21, 0)
 

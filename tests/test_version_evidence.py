@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from logjudge.analysis.figures import merge_figures
-from logjudge.analysis.incidents.joining import incidents_of, rows_of
+from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.analysis.results import Results
 from logjudge.plots import PLOTS, draw
 from test_elle import judged
@@ -89,7 +89,7 @@ def test_an_assumption_names_the_transactions_that_show_the_order_of_registers(t
 def test_a_lost_update_is_one_incident_with_its_cycle_and_another_cycle_stays_apart(tmp_path: Path) -> None:
     updates = ("0 rxax1", "1 rxax2", "2 rxax3", ">3 rx321")
     results = judged(tmp_path, history_of(*updates, ">4 aa1rb", "5 ab1ra"))
-    lost, other = incidents_of(rows_of(results.findings()), [])
+    lost, other = incidents_of(findings_in(results.findings()), [])
     assert lost.findings == ("lost-update/0", "G-single-item/1")
     assert lost.headline.endswith("(so did 1 more); G-single-item of the same transactions")
     assert other.findings == ("G2-item/2",)
@@ -99,7 +99,7 @@ def test_a_lost_update_is_one_incident_with_its_cycle_and_another_cycle_stays_ap
 
 def test_two_lost_updates_of_different_transactions_are_two_incidents(tmp_path: Path) -> None:
     results = judged(tmp_path, history_of("0 rxax1", "1 rxax2", ">2 ryay1", "3 ryay2"))
-    incidents = incidents_of(rows_of(results.findings()), [])
+    incidents = incidents_of(findings_in(results.findings()), [])
     assert [one.findings for one in incidents] == [("lost-update/0", "G2-item/2"), ("lost-update/1", "G2-item/3")]
 
 

@@ -26,12 +26,12 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, Finding
 from ..causes.cases import LOSSES, LostRange
 from ..finding_order import rank
 from ..timelines.facts import SECOND
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
-from .headlines import consumer_groups, headline
+from .headlines import consumer_groups, headline, range_of
 from .incident import UNKNOWN, Incident, from_record
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
@@ -50,7 +50,7 @@ class _Group:
     """The findings and explanations of an incident, while they are collected."""
 
     cause: str
-    findings: dict[str, Record] = field(default_factory=dict)
+    findings: dict[str, Finding] = field(default_factory=dict)
     explanations: list[Record] = field(default_factory=list)
 
     def add(self, other: _Group) -> None:
@@ -58,59 +58,62 @@ class _Group:
         self.explanations += other.explanations
 
 
-def rows_of(findings: pl.DataFrame) -> Iterator[Record]:
-    """Rows for `incidents_of` from findings with the columns of FINDINGS."""
-    return findings.select(FINDING_COLUMNS).iter_rows(named=True)
+def findings_in(frame: pl.DataFrame) -> Iterator[Finding]:
+    """The findings of a frame with the columns of FINDINGS, with what incidents need (FINDING_COLUMNS)."""
+    return (Finding(**row) for row in frame.select(FINDING_COLUMNS).iter_rows(named=True))
 
 
 def saved_incidents(verdict: Record, findings: pl.DataFrame) -> list[Incident]:
     """The incidents of a verdict.json, joined anew if an earlier version wrote it."""
     if "incidents" in verdict:
         return [from_record(record) for record in verdict["incidents"]]
-    return incidents_of(rows_of(findings), verdict.get("causes", []))
+    return incidents_of(findings_in(findings), verdict.get("causes", []))
 
 
-def incidents_of(findings: Iterable[Record], causes: Iterable[Record]) -> list[Incident]:
+def incidents_of(findings: Iterable[Finding], causes: Iterable[Record]) -> list[Incident]:
     """The incidents of a run or a partition, the worst first.
 
-    findings: rows with FINDING_COLUMNS. causes: explanations as in
-    verdict.json (explaining.explain), without those of other findings.
+    causes: explanations as in verdict.json (explaining.explain), without those of other findings.
     """
-    rows = {row["id"]: row for row in findings}
-    events = _events(rows)
+    found = {finding.id: finding for finding in findings}
+    events = _events(found)
     groups: dict[Any, _Group] = {}
     # Losses go first: the explanation of a consequence joins its loss.
     for cause in sorted(causes, key=lambda cause: cause["lost"] is None):
-        known = [name for name in cause["findings"] if name in rows]
+        known = [name for name in cause["findings"] if name in found]
         if not known and cause["findings"]:
             continue
-        group = groups.setdefault(_key(cause, known, rows, events, groups), _Group(cause["cause"]))
+        group = groups.setdefault(_key(cause, known, found, events, groups), _Group(cause["cause"]))
         group.explanations.append(cause)
-        group.findings |= {name: rows[name] for name in known}
-    _place_unexplained(groups, rows, events)
+        group.findings |= {name: found[name] for name in known}
+    _place_unexplained(groups, found, events)
     joined = _join_truncations_of_commits(_join_by_decisive_fact(list(groups.values())))
     made = sorted((_incident(group) for group in joined), key=_order)
     return [replace(incident, number=number) for number, incident in enumerate(made, 1)]
 
 
-def _events(rows: Mapping[str, Record]) -> dict[str, str]:
+def _events(findings: Mapping[str, Finding]) -> dict[str, str]:
     """The first finding of each event, by finding: of losses, and of others to which findings are related."""
     first: dict[str, str] = {}
-    heads = {other for row in rows.values() for other in row["related"]}
-    for name, row in sorted(rows.items(), key=lambda item: (_loss_order(item[1]), item[0] not in heads)):
-        before = next((first[other] for other in row["related"] if other in first), None)
-        if before is not None or row["rule"] in LOSSES or name in heads:
+    heads = {other for finding in findings.values() for other in finding.related}
+    for name, finding in sorted(findings.items(), key=lambda item: (_loss_order(item[1]), item[0] not in heads)):
+        before = next((first[other] for other in finding.related if other in first), None)
+        if before is not None or finding.rule in LOSSES or name in heads:
             first[name] = before or name
     return first
 
 
-def _loss_order(row: Record) -> int:
+def _loss_order(finding: Finding) -> int:
     """Losses that clients see come first, then those that only the logs show, then others."""
-    return LOSSES.index(row["rule"]) if row["rule"] in LOSSES else len(LOSSES)
+    return LOSSES.index(finding.rule) if finding.rule in LOSSES else len(LOSSES)
 
 
 def _key(
-    cause: Record, known: list[str], rows: Mapping[str, Record], events: Mapping[str, str], groups: Mapping[Any, _Group]
+    cause: Record,
+    known: list[str],
+    findings: Mapping[str, Finding],
+    events: Mapping[str, str],
+    groups: Mapping[Any, _Group],
 ) -> Any:
     """The key of the group to which an explanation belongs.
 
@@ -128,18 +131,17 @@ def _key(
         return event, cause["cause"]
     if not known:
         return cause["says"], cause["cause"]
-    row = rows[known[0]]
-    return _grouping_key(row), cause["cause"], tuple(cause["missing"])
+    return _grouping_key(findings[known[0]]), cause["cause"], tuple(cause["missing"])
 
 
-def _grouping_key(row: Record) -> tuple[Any, ...]:
+def _grouping_key(finding: Finding) -> tuple[Any, ...]:
     """The key of findings that are one incident without a common event: breaches of a rule in a partition, or all that
     the configuration permits of a rule."""
-    where = (row["topic"], row["partition"]) if row["severity"] == "violation" else ()
-    return row["rule"], row["severity"], *where
+    where = (finding.topic, finding.partition) if finding.severity == "violation" else ()
+    return finding.rule, finding.severity, *where
 
 
-def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], events: Mapping[str, str]) -> None:
+def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding], events: Mapping[str, str]) -> None:
     """Adds findings without an explanation to the group of their event, or of their rule in the partition."""
     placed = {name for group in groups.values() for name in group.findings}
     of_event: dict[str, _Group] = {}
@@ -147,16 +149,16 @@ def _place_unexplained(groups: dict[Any, _Group], rows: Mapping[str, Record], ev
         for name in group.findings:
             if name in events:
                 of_event.setdefault(events[name], group)
-    for name, row in rows.items():
+    for name, finding in findings.items():
         if name in placed:
             continue
         event = events.get(name)
         if event in of_event:
-            of_event[event].findings[name] = row
+            of_event[event].findings[name] = finding
             continue
-        key = event or _grouping_key(row)
+        key = event or _grouping_key(finding)
         group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
-        group.findings[name] = row
+        group.findings[name] = finding
         if event:
             of_event[event] = group
 
@@ -213,14 +215,14 @@ def _incident(group: _Group) -> Incident:
     lost = _lost(group)
     first = max(group.explanations, key=lambda one: one["lost"]["count"] if one["lost"] else 0, default=None)
     counts: dict[str, list[int]] = {}  # of records, for each finding of a rule
-    for row in ranked:
-        counts.setdefault(row["rule"], []).append(row["count"])
+    for finding in ranked:
+        counts.setdefault(finding.rule, []).append(finding.count)
     return Incident(
         0,
         headline(lost, ranked, group.explanations),
-        ranked[0]["severity"] if ranked else "note",
+        ranked[0].severity if ranked else "note",
         group.cause,
-        tuple(row["id"] for row in ranked),
+        tuple(finding.id for finding in ranked),
         tuple({"rule": rule, "findings": len(of), "records": sum(of)} for rule, of in counts.items()),
         lost,
         tuple(merge_chains(_exemplary(group, ranked), lost)) if group.cause != UNKNOWN else (),
@@ -231,9 +233,9 @@ def _incident(group: _Group) -> Incident:
     )
 
 
-def _exemplary(group: _Group, ranked: list[Record]) -> list[Record]:
+def _exemplary(group: _Group, ranked: list[Finding]) -> list[Record]:
     """The explanations of losses, and those of the first other findings: thousands of duplicates have one story."""
-    position = {row["id"]: number for number, row in enumerate(ranked)}
+    position = {finding.id: number for number, finding in enumerate(ranked)}
     others = [one for one in group.explanations if one["lost"] is None]
     first = sorted(
         others, key=lambda one: min((position[name] for name in one["findings"] if name in position), default=0)
@@ -250,9 +252,9 @@ def _measures(group: _Group) -> tuple[str, ...]:
     return *whole, *(f"for some of the records {measure}" for measure in measures if measure not in whole)
 
 
-def _finding_order(row: Record) -> tuple[Any, ...]:
-    is_consequence = row["rule"] != "lost-write" and bool(row["related"])
-    return *rank(row["rule"], row["severity"], is_consequence), -row["count"]
+def _finding_order(finding: Finding) -> tuple[Any, ...]:
+    is_consequence = finding.rule != "lost-write" and bool(finding.related)
+    return *rank(finding.rule, finding.severity, is_consequence), -finding.count
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
@@ -261,11 +263,9 @@ def _lost(group: _Group) -> tuple[LostRange, ...]:
     explained = {name for one in named for name in one["findings"]}
     found = [(_has_lost_write(one, group), LostRange(**one["lost"])) for one in named]
     found.sort(key=lambda one: (not one[0], -one[1].count))
-    unexplained = [row for name, row in group.findings.items() if name not in explained and row["rule"] in LOSSES]
-    for row in sorted(unexplained, key=_loss_order):
-        last = row["first_offset"] if row["last_offset"] is None else row["last_offset"]
-        lost = LostRange(row["topic"], row["partition"], row["first_offset"], last, row["count"], None)
-        found.append((row["rule"] == LOSSES[0], lost))
+    unexplained = [one for name, one in group.findings.items() if name not in explained and one.rule in LOSSES]
+    for finding in sorted(unexplained, key=_loss_order):
+        found.append((finding.rule == LOSSES[0], range_of(finding)))
     # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
     ranges: list[LostRange] = []
     for is_lost_write, lost in found:
@@ -275,7 +275,7 @@ def _lost(group: _Group) -> tuple[LostRange, ...]:
 
 
 def _has_lost_write(explanation: Record, group: _Group) -> bool:
-    return any(group.findings[name]["rule"] == LOSSES[0] for name in explanation["findings"] if name in group.findings)
+    return any(group.findings[name].rule == LOSSES[0] for name in explanation["findings"] if name in group.findings)
 
 
 def _overlap(one: LostRange, other: LostRange) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from ...histories.settings import ROLES, Settings
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
-from ..incidents.joining import incidents_of, rows_of
+from ..incidents.joining import findings_in, incidents_of
 from ..partitions.topic_generations import Span, in_words
 from ..results import Results
 from ..rules import DIALECTS, RULES, Rule, rules_assuming, rules_of
@@ -88,7 +88,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
         },
         "findings": worst_rows_first(findings).head(MAX_FINDINGS).to_dicts(),
         "causes": causes,
-        "incidents": [incident.record() for incident in incidents_of(rows_of(findings), causes)],
+        "incidents": [incident.record() for incident in incidents_of(findings_in(findings), causes)],
     }
 
 

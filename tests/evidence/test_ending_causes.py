@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from campaign import IS_CAMPAIGN
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.incidents.joining import incidents_of, rows_of
+from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
@@ -226,7 +226,7 @@ def test_a_read_and_the_torn_transaction_of_its_record_are_one_incident(tmp_path
     )
     run = open_run(folder)
     results = judge_run(run.with_settings(rules=("aborted-read", "torn-transaction")))
-    [incident] = incidents_of(rows_of(results.findings().filter(severity="violation")), results.causes())
+    [incident] = incidents_of(findings_in(results.findings().filter(severity="violation")), results.causes())
     assert incident.cause == "late-write"
     assert [one["rule"] for one in incident.rules] == ["aborted-read", "torn-transaction"]
     assert "torn-transaction of the same transactions" in incident.headline
@@ -235,7 +235,7 @@ def test_a_read_and_the_torn_transaction_of_its_record_are_one_incident(tmp_path
 def test_records_behind_a_hanging_transaction_are_no_incident_of_their_own(tmp_path: Path) -> None:
     results = judge_run(open_run(write_bundle(load("txn-hanging"), tmp_path / "run").folder))
     found = results.findings().filter(severity="violation")
-    incidents = incidents_of(rows_of(found), results.causes())
+    incidents = incidents_of(findings_in(found), results.causes())
     assert {one.cause for one in incidents} == {"late-write"}
     assert {tuple(rule["rule"] for rule in one.rules) for one in incidents} == {("hanging-transaction", "unseen")}
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from logjudge.analysis.causes import explain_divergence, explain_leaders, explain_loss
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.incidents.joining import incidents_of, rows_of
+from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -143,7 +143,7 @@ def run(tmp_path_factory):
 
 def _incidents(folder):
     results = judge_run(open_run(folder))
-    return incidents_of(rows_of(results.findings()), results.causes())
+    return incidents_of(findings_in(results.findings()), results.causes())
 
 
 def test_a_split_brain_is_one_incident_with_its_consequences(run):
