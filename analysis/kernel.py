@@ -91,7 +91,9 @@ def _judge_partition(p: Partition, unproved: Collection[str] | None) -> _JudgedP
     between = dependencies(p) if judgements.keys() & RULES_OF_CYCLES.keys() else pl.DataFrame()
     pieces = with_explanations(p, bounded_pieces(p)) if torn_transaction.name in judgements else NO_PIECES
     is_summarised = causes or not p.is_named_only
-    summary = {**summarise(p, findings, judgements), "causes": causes} if is_summarised else None
+    summary = (
+        {**summarise(p, findings, judgements), "causes": [one.record() for one in causes]} if is_summarised else None
+    )
     return _JudgedPartition(p, findings, summary, between, pieces)
 
 

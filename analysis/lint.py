@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -73,14 +72,12 @@ def times_going_back(gathered: Gathered) -> str:
     """Processes with a clock that was set back, and the place of the first one, as a sentence; empty if none has."""
     timed = [frame.select(INVOCATIONS) for frame in _observations(gathered) if len(frame)]
     found = set_back(pl.concat(timed)).unique("process", keep="first", maintain_order=True) if timed else pl.DataFrame()
-    places: list[dict[str, Any]] = [{"place": row["place"]} for row in found.to_dicts()[:1]]
-    if not places:
+    if found.is_empty():
         return ""
-    gathered.results.locate(places)
+    source, line = gathered.results.locator()(found["place"][0])
     by = ", ".join(f"{row['process']} by {plural(row['hours'], 'hour')}" for row in found.head(3).to_dicts())
     more = f" and {plural(len(found) - 3, 'more process', 'more processes')}" if len(found) > 3 else ""
-    where = f"{places[0]['source']}:{places[0]['line']}"
-    return f"the times of a process go back, first at {where} ({by}{more}): was a clock set back?"
+    return f"the times of a process go back, first at {source}:{line} ({by}{more}): was a clock set back?"
 
 
 def processes_with_overlapping_polls(gathered: Gathered) -> list[str]:

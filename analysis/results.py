@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import copy
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from ..histories.errors import InputError
-from ..histories.tables import CONTEXT, FINDINGS, PLACES_OF_SPLIT, Finding
+from ..histories.tables import CONTEXT, FINDINGS, PLACES_OF_SPLIT, Finding, Locate
 from .finding_order import by_rule, partition_key
+from .incidents.incident import Explained
 from .stages import QUARANTINED
 from .wording import plural
 
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
     from ..histories.bundle import Run
 
 MAX_NAMED = 3  # repeated keys
-
-
-def _facts_of(cause: dict[str, Any]) -> list[dict[str, Any]]:
-    """All facts of a cause: its chain with the other sources of each fact, and the same of its readings."""
-    chain = [source for fact in cause["chain"] for source in (fact, *fact.get("also", ()))]
-    return [*chain, *(fact for reading in cause["readings"] for fact in _facts_of(reading))]
 
 
 # The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
@@ -139,21 +134,31 @@ class Results:
         ]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
-    def causes(self) -> list[dict[str, Any]]:
-        """The explanations of all partitions (incidents/explaining.py), each fact with its source and line."""
-        causes = [copy.deepcopy(cause) for record in self.records for cause in record.get("causes", [])]
-        self.locate([fact for cause in causes for fact in _facts_of(cause)])
-        return causes
+    def causes(self) -> list[Explained]:
+        """The explanations of all partitions, each fact with its source and line."""
+        locate = self.locator()
+        causes = (cause for record in self.records for cause in record.get("causes", ()))
+        return [Explained.from_record(cause).located(locate) for cause in causes]
 
-    def locate(self, facts: list[dict[str, Any]]) -> None:
-        """Replaces `place` in the facts by the file and line of the history, in place."""
-        places = sorted({fact["place"] for fact in facts if fact["place"] is not None})
-        located = self._located(pl.DataFrame({"place": places}, schema={"place": pl.Int64}))
-        lines = {row["place"]: (row["source"], row["line"]) for row in located.iter_rows(named=True)}
-        for fact in facts:
-            place = fact.pop("place")
-            if place in lines:
-                fact["source"], fact["line"] = lines[place]
+    def locator(self) -> Locate:
+        """A function that returns the file and line of a place in the history. All lines must have been counted."""
+        first = self._first_lines()
+
+        def locate(place: int) -> tuple[str, int]:
+            source, line = first[place // PLACES_OF_SPLIT]
+            return source, line + place % PLACES_OF_SPLIT + 1
+
+        return locate
+
+    def _first_lines(self) -> dict[int, tuple[str, int]]:
+        """By split: its file, and the number of lines of the file before it."""
+        read: Counter[str] = Counter()
+        first = {}
+        for split in self.run.splits:
+            source = self.run.shown[split.number]
+            first[split.number] = source, read[source]
+            read[source] += self._lines.get(split.number, 0)
+        return first
 
     @property
     def left_out(self) -> int:
@@ -206,12 +211,8 @@ class Results:
 
     def _located(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with source and line of their place. Lines are counted on through the splits of a file."""
-        numbers = [split.number for split in self.run.splits]
-        splits = [(number, self.run.shown[number], self._lines.get(number, 0)) for number in numbers]
-        schema = {"split": pl.Int64, "source": pl.String, "lines": pl.Int64}
-        table = pl.DataFrame(splits, schema, orient="row").select(
-            "split", "source", first=pl.col("lines").cum_sum().over("source") - pl.col("lines")
-        )
+        splits = [(split, *first) for split, first in self._first_lines().items()]
+        table = pl.DataFrame(splits, {"split": pl.Int64, "source": pl.String, "first": pl.Int64}, orient="row")
         place = pl.col("place")
         numbered = rows.with_columns(split=place // PLACES_OF_SPLIT, line_of_split=place % PLACES_OF_SPLIT)
         return (

@@ -44,7 +44,7 @@ def judge_pieces(
         findings.append(finding)
         causes += explained
     table, record = of_run(findings)
-    return RunJudgement(table, {**record, "causes": causes})
+    return RunJudgement(table, {**record, "causes": [one.record() for one in causes]})
 
 
 def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:

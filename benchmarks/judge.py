@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from logjudge.analysis.causes.cases import OffsetRange
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict.document import verdict_of
@@ -215,25 +216,24 @@ def compare_causes(truth: dict[str, Any], results: Results, found: pl.DataFrame,
     """Compares the causes of losses and divergences with the simulator's."""
     values = dict(zip(found["id"], found["values"].to_list(), strict=True))
     for judged in results.causes():
-        if (span := judged["lost"]) is None:
+        if (span := judged.lost) is None:
             continue
         # Those of the first finding, as `lost` is; others with the same chain may have other generations of records.
-        lost = set(values.get(judged["findings"][0], ()))
+        lost = set(values.get(judged.findings[0], ()))
         causes = {
             loss["cause"]
             for loss in truth["losses"]
-            if loss["partition"] == span["partition"]
-            and loss["first_offset"] <= span["last"]
-            and loss["last_offset"] >= span["first"]
+            if loss["partition"] == span.partition
+            and span.overlaps(OffsetRange(span.topic, span.partition, loss["first_offset"], loss["last_offset"]))
             and lost.intersection(loss["values"])
         }
         for cause in causes:
-            compared.counts[f"cause {cause}, judged {judged['cause']}"] += 1
+            compared.counts[f"cause {cause}, judged {judged.cause}"] += 1
             if cause != "unknown":
-                compared.counts["named" if judged["cause"] == cause else "unnamed"] += 1
-        if judged["cause"] != "unknown" and causes - {judged["cause"]}:
-            of = f"{judged['findings'][0]}@{span['first']}-{span['last']}"
-            compared.wrong.append(f"{of} has the cause {judged['cause']}, expected {', '.join(sorted(causes))}")
+                compared.counts["named" if judged.cause == cause else "unnamed"] += 1
+        if judged.cause != "unknown" and causes - {judged.cause}:
+            of = f"{judged.findings[0]}@{span.first}-{span.last}"
+            compared.wrong.append(f"{of} has the cause {judged.cause}, expected {', '.join(sorted(causes))}")
     by_epochs = dict.fromkeys(("kip-101", "kip-279"), "leader-epoch-divergence")
     diverged = {"high-watermark": "high-watermark-truncation", "no-controller-epoch": "split-brain", **by_epochs}
     for row in found.filter(pl.col("rule") == "replica-divergence").iter_rows(named=True):

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ..analysis.finding_order import worst_first
-from ..analysis.incidents.incident import Incident
+from ..analysis.incidents.incident import Explained, Incident
 from ..analysis.incidents.joining import incidents_of
 from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from ..analysis.inspect.lookup import Match, find_records
-from ..analysis.inspect.offset_history import found_record, is_at_offset, offset_history
+from ..analysis.inspect.offset_history import OffsetHistory, found_fact, is_at_offset, offset_history
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
+from ..analysis.timelines.facts import Fact
 from ..analysis.wording import brokers, either, plural, some
 from ..histories.errors import UsageError
 from ..histories.tables import Finding
-from ..plots.report.incidents import RootCause, root_cause_of, source_of, step_of
+from ..plots.report.incidents import RootCause, Step, root_cause_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .inspection import (
@@ -49,7 +50,7 @@ from .timeline import add_events
 
 Record = dict[str, Any]
 
-_Judged = tuple[list[Finding], list[Record]]  # findings and causes of a partition
+_Judged = tuple[list[Finding], list[Explained]]  # findings and causes of a partition
 MAX_MATCHES = 20  # records with a value or a key
 MAX_FINDINGS = 12  # of a run or a partition, on the terminal
 MAX_UNEXPLAINED = 100  # findings without a cause, in JSON
@@ -167,7 +168,8 @@ def _explain_saved(document: Document, saved: Saved, target: Place | None) -> No
 
 def _saved_explanation(saved: Saved, target: Place | None) -> Record:
     causes = causes_at(saved, target)
-    return {"causes": causes, **_unexplained_record(findings_at(saved, target), causes, _with_files(saved))}
+    unexplained = _unexplained_record(findings_at(saved, target), causes, _with_files(saved))
+    return {"causes": [cause.record() for cause in causes], **unexplained}
 
 
 def _explanation(opened: Inspected, target: Place | None) -> Record:
@@ -175,26 +177,29 @@ def _explanation(opened: Inspected, target: Place | None) -> Record:
     names = opened.labels(target and target.partition)
     judged, findings, causes = _judge_all(opened, names)
     if target is not None and target.offset is not None:
-        record = _offset_record(opened, names, target, judged)
+        first, *others = (history.record() for history in _offset_histories(opened, names, target, judged))
+        record = {**first, **({"other_generations": others} if len(names) > 1 else {})}
         findings = _findings_at_offset(findings, target)
     else:
         parts = [opened.partition(name) for name in names] if target else []
-        moments = [moment for p in parts for moment in events_of_partition(p)]
-        record = {"causes": causes, **({"moments": moments} if target else {})}
-    return opened.located({**record, **_unexplained_record(findings, causes, opened.with_files())})
+        moments = opened.located(moment for p in parts for moment in events_of_partition(p))
+        record = {"causes": [cause.record() for cause in causes]}
+        record |= {"moments": [moment.record() for moment in moments]} if target else {}
+    return {**record, **_unexplained_record(findings, causes, opened.with_files())}
 
 
-def _judge_all(opened: Inspected, names: Iterable[str]) -> tuple[list[_Judged], list[Finding], list[Record]]:
+def _judge_all(opened: Inspected, names: Iterable[str]) -> tuple[list[_Judged], list[Finding], list[Explained]]:
     """The findings and causes of each partition, all findings, and all causes."""
     judged = [opened.judged(opened.partition(name)) for name in names]
     return judged, [one for found, _ in judged for one in found], [one for _, explained in judged for one in explained]
 
 
-def _unexplained_record(findings: list[Finding], causes: list[Record], with_files: Collection[str]) -> Record:
+def _unexplained_record(findings: list[Finding], causes: list[Explained], with_files: Collection[str]) -> Record:
     """The findings without a cause, worst first, and the reasons."""
     without_cause = unexplained_findings(findings, causes)
+    shown = worst_first(without_cause)[:MAX_UNEXPLAINED]
     return {
-        "unexplained": [{"id": one.id, **found_record(one)} for one in worst_first(without_cause)[:MAX_UNEXPLAINED]],
+        "unexplained": [{"id": one.id, **found_fact(one).record()} for one in shown],
         "unexplained_left_out": max(len(without_cause) - MAX_UNEXPLAINED, 0),
         "why_no_cause": why_no_cause(without_cause, with_files),
     }
@@ -212,7 +217,7 @@ def _explain_run(document: Document, opened: Inspected, target: Place | None) ->
     _, findings, causes = _judge_all(opened, opened.names())
     incidents = _add_incidents(document, findings, causes, opened.started_at)
     breaches = unexplained_findings(findings, causes)
-    _add_unexplained(document, breaches, opened.with_files(), opened.located)
+    _add_unexplained(document, breaches, opened.with_files())
     if not incidents and not breaches:
         hint = "`logjudge timeline` shows elections and truncations, `logjudge check` what could not be judged"
         document.sentences(f"{opened.run.settings.name}: no breach was found, so there is nothing to explain; {hint}")
@@ -224,14 +229,14 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
     findings, causes = opened.judged(p)
     _add_numbers(document, p)
     document.heading("Findings")
-    _add_findings(document, worst_first(findings), opened.located)
+    _add_findings(document, worst_first(findings))
     if not findings:
         document.sentences("No rule found a breach here; `logjudge check` lists what could not be judged.")
     document.sentences(*why_no_cause(unexplained_findings(findings, causes), opened.with_files()))
     _add_incidents(document, findings, causes, opened.started_at)
     document.heading("Events")
-    moments = events_of_partition(p)
-    add_events(document, opened.located({"moments": moments})["moments"], opened)
+    moments = opened.located(events_of_partition(p))
+    add_events(document, moments, opened)
     if not moments:
         document.sentences(NO_FILES)
 
@@ -256,40 +261,40 @@ def _add_numbers(document: Document, p: Partition) -> None:
 
 def _explain_offset(document: Document, opened: Inspected, names: list[str], target: Place) -> None:
     judged = [opened.judged(opened.partition(name)) for name in names]
-    first = _offset_record(opened, names, target, judged)
-    histories = {history["partition"]: history for history in (first, *first.get("other_generations", ()))}
+    histories = {history.partition: history for history in _offset_histories(opened, names, target, judged)}
     for name, (findings, _) in zip(names, judged, strict=True):
         if name in histories:
             document.heading(str(Place(name, target.offset)))
             here = _findings_at_offset(findings, target)
-            _explain_history(document, opened, opened.partition(name), histories[name], here)
+            _explain_history(document, opened, histories[name], here)
 
 
-def _explain_history(document: Document, opened: Inspected, p: Partition, history: Record, here: list[Finding]) -> None:
+def _explain_history(document: Document, opened: Inspected, history: OffsetHistory, here: list[Finding]) -> None:
+    p = opened.partition(history.partition)
     add_generation(document, p)
-    _add_facts(document, "Sent", history["sent"], history["sent_left_out"], "No recorded send was acknowledged here.")
+    _add_facts(document, "Sent", history.sent, history.sent_left_out, "No recorded send was acknowledged here.")
     unread = "No recorded consumer read it." if len(p.reads) else "No reads are recorded."
-    _add_facts(document, "Read", history["read"], history["read_left_out"], unread)
-    if history["passed"]:
-        _add_facts(document, "Groups", history["passed"], 0, "")
-    if history["transaction"]:
-        _add_facts(document, "Transaction", history["transaction"], 0, "")
-    _add_facts(document, "Findings", history["found"], history["found_left_out"], "No rule found a breach here.")
-    document.sentences(*why_no_cause(unexplained_findings(here, history["causes"]), opened.with_files()))
-    if history["held"]:
+    _add_facts(document, "Read", history.read, history.read_left_out, unread)
+    if history.passed:
+        _add_facts(document, "Groups", history.passed, 0, "")
+    if history.transaction:
+        _add_facts(document, "Transaction", history.transaction, 0, "")
+    _add_facts(document, "Findings", history.found, history.found_left_out, "No rule found a breach here.")
+    document.sentences(*why_no_cause(unexplained_findings(here, history.causes), opened.with_files()))
+    if history.held:
         document.heading("Replicas")
         rows = [
-            [row["where"], f"broker {row['broker']}", *_record_cells(row, opened.started_at)] for row in history["held"]
+            [row["where"], f"broker {row['broker']}", *_record_cells(row, opened.started_at)] for row in history.held
         ]
         document.table(["", "", "epoch", "time (UTC)", "value"], rows)
-    if history["led"]:
+    if history.led:
         document.heading("Leaders")
-        document.sentences(*(led["says"] for led in history["led"]))
-    if absence := history["absence"]:
+        document.sentences(*history.led.values())
+    if absence := history.absence:
         document.heading("Why there is no record now")
-        document.sentences(f"{absence['cause']}: a legal absence ({absence['citation']})")
-        _add_chain(document, absence["chain"], opened.started_at)
-    _add_incidents(document, here, history["causes"], opened.started_at)
+        document.sentences(f"{absence.cause}: a legal absence ({absence.citation})")
+        _add_steps(document, [step_of(fact, opened.started_at) for fact in absence.chain])
+    _add_incidents(document, here, history.causes, opened.started_at)
 
 
 def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]:
@@ -304,20 +309,21 @@ def _known_offsets(p: Partition) -> list[int]:
     return [number for number in found if isinstance(number, int)]
 
 
-def _offset_record(opened: Inspected, names: list[str], target: Place, judged: list[_Judged]) -> Record:
-    """The history of an offset. With several generations of its topic: that of the first, which lists the others."""
+def _offset_histories(opened: Inspected, names: list[str], target: Place, judged: list[_Judged]) -> list[OffsetHistory]:
+    """The histories of an offset, at least one: in each generation of its topic that has it."""
     assert target.offset is not None
+    locate = opened.results.locator()
     histories = [
         history
         for name, results in zip(names, judged, strict=True)
-        if (history := offset_history(opened.partition(name), target.offset, *results)) is not None
+        if (history := offset_history(opened.partition(name), target.offset, locate, *results)) is not None
     ]
     if not histories:
         offsets = [offset for name in names for offset in _known_offsets(opened.partition(name))]
         hint = f"; explain {target.partition} for its truncations and other events"
         expected = f", expected an offset from {min(offsets)} to {max(offsets)}" if offsets else hint
         raise UsageError(f"found {target}, which is neither in the history nor in a broker log{expected}")
-    return opened.located({**histories[0], **({"other_generations": histories[1:]} if len(names) > 1 else {})})
+    return histories
 
 
 def _record_cells(row: Record, started_at: str) -> list[str]:
@@ -332,34 +338,29 @@ def _record_cells(row: Record, started_at: str) -> list[str]:
     ]
 
 
-def _add_facts(document: Document, title: str, facts: list[Record], left_out: int, none: str) -> None:
+def _add_facts(document: Document, title: str, facts: list[Fact], left_out: int, none: str) -> None:
     document.heading(title)
     if not facts:
         document.sentences(none)
     items = []
     for fact in facts:
-        when = "" if fact["time"] is None or title == "Sent" else f" at {fact['time'] / 1e9:.3f} s"
-        items.append((fact["says"] + when, source_of(fact)))
+        when = "" if fact.time is None or title == "Sent" else f" at {fact.time / 1e9:.3f} s"
+        items.append((fact.sentence + when, fact.source_text))
     document.listed(items)
     if left_out:
         document.sentences(f"… and {left_out:,} more")
 
 
-def _add_unexplained(
-    document: Document,
-    breaches: list[Finding],
-    with_files: Collection[str],
-    located: Callable[[Record], Record] = lambda record: record,
-) -> None:
+def _add_unexplained(document: Document, breaches: list[Finding], with_files: Collection[str]) -> None:
     if breaches:
         document.heading("Findings without a cause")
-        _add_findings(document, worst_first(breaches), located)
+        _add_findings(document, worst_first(breaches))
         document.sentences(*why_no_cause(breaches, with_files))
 
 
-def _add_findings(document: Document, findings: list[Finding], located: Callable[[Record], Record]) -> None:
-    records = located({"found": [found_record(one) for one in findings[:MAX_FINDINGS]]})["found"]
-    document.listed([(record["says"], source_of(record)) for record in records])
+def _add_findings(document: Document, findings: list[Finding]) -> None:
+    facts = map(found_fact, findings[:MAX_FINDINGS])
+    document.listed([(fact.sentence, fact.source_text) for fact in facts])
     if len(findings) > MAX_FINDINGS:
         document.sentences(
             f"… and {len(findings) - MAX_FINDINGS:,} more; `logjudge check` writes all to findings.parquet"
@@ -367,7 +368,7 @@ def _add_findings(document: Document, findings: list[Finding], located: Callable
 
 
 def _add_incidents(
-    document: Document, findings: Iterable[Finding], causes: list[Record], started_at: str | None
+    document: Document, findings: Iterable[Finding], causes: list[Explained], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
     incidents = [one for one in incidents_of(findings, causes) if one.is_explained]
@@ -378,7 +379,7 @@ def _add_incidents(
 
 
 def _add_root_cause(document: Document, cause: RootCause) -> None:
-    document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in cause.steps])
+    _add_steps(document, cause.steps)
     if cause.steps_left_out:
         document.sentences(f"… and {plural(cause.steps_left_out, 'more step')}; --json prints all")
     if cause.prevented_by:
@@ -395,6 +396,5 @@ def _add_root_cause(document: Document, cause: RootCause) -> None:
         document.listed([(missing, "") for missing in cause.missing])
 
 
-def _add_chain(document: Document, facts: list[Record], started_at: str) -> None:
-    steps = [step_of(fact, started_at) for fact in facts]
+def _add_steps(document: Document, steps: list[Step]) -> None:
     document.numbered([(with_time(step.seconds, step.clock, step.text), step.source) for step in steps])

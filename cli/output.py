@@ -151,8 +151,8 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
     lines: list[str] = []
     for incident, sentence, citation in with_causes(shown):
-        name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0]["rule"]
-        colour = "yellow" if incident.is_explained and not incident.has_known_cause else None
+        name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0].rule
+        colour = "yellow" if incident.is_explained and not incident.is_known else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
         when = when_of(incident, started)
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}{f', {when}' if when else ''}: "
@@ -167,9 +167,9 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
 
 
 def _incidents_of(report: dict[str, Any]) -> list[Incident]:
-    from ..analysis.incidents.incident import from_record
+    from ..analysis.incidents.incident import Incident
 
-    return [from_record(record) for record in report["incidents"]]
+    return [Incident.from_record(record) for record in report["incidents"]]
 
 
 def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -> str:
@@ -178,10 +178,11 @@ def _where(report: dict[str, Any], incident: Incident, most: int = MAX_PLACES) -
     If none of them is in a file of the brokers, the first such place of its other findings or of its cause is added.
     """
     found = {one["id"]: one["evidence"] for one in report["findings"]}
-    evidence = (_place(item) for name in incident.findings for item in found.get(name, ()))
-    places = [place for item in found.get(next(iter(incident.findings), ""), ()) if (place := _place(item))]
+    evidence = (_place(**item) for name in incident.findings for item in found.get(name, ()))
+    places = [place for item in found.get(next(iter(incident.findings), ""), ()) if (place := _place(**item))]
     shown = list(dict.fromkeys(places))[:most]
-    others = [*places, *evidence, *map(_place, incident.chain if incident.has_known_cause else ())]
+    facts = incident.chain if incident.is_known else ()
+    others = [*places, *evidence, *(_place(fact.source, fact.line, fact.byte) for fact in facts)]
     of_broker = next((place for place in others if place and place.is_of_broker), None)
     if of_broker is not None and not any(place.is_of_broker for place in shown):
         shown = [*shown[: most - 1], of_broker]
@@ -208,11 +209,11 @@ class _Place(NamedTuple):
         return self.separator != ":" or self.source.startswith(("brokers/", "snapshots/"))
 
 
-def _place(item: dict[str, Any]) -> _Place | None:
+def _place(source: str | None, line: int | None, byte: int | None = None, **_: Any) -> _Place | None:
     """The place of an item of evidence or of a chain; None if it has none."""
-    if item["source"] and item["line"] is not None:
-        return _Place(item["source"], item["line"], ":")
-    return _Place(item["source"], item["byte"], " byte ") if item["source"] and item["byte"] is not None else None
+    if source and line is not None:
+        return _Place(source, line, ":")
+    return _Place(source, byte, " byte ") if source and byte is not None else None
 
 
 class IncidentSentence(NamedTuple):

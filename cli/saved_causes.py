@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..analysis.incidents.incident import Explained
 from ..analysis.inspect.offset_history import covers, is_at_offset
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
@@ -51,30 +52,30 @@ def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
     return [one for one in found if is_at_offset(place.offset, one)]
 
 
-def causes_at(saved: Saved, place: Place | None) -> list[Record]:
+def causes_at(saved: Saved, place: Place | None) -> list[Explained]:
     """The causes of the run, of a partition, or of an offset."""
-    causes: list[Record] = saved.verdict.get("causes", [])
+    causes = [Explained.from_record(record) for record in saved.verdict.get("causes", ())]
     if place is None:
         return causes
     found = {one.id for one in findings_at(saved, place)}
     return [cause for cause in causes if _concerns(cause, place, found)]
 
 
-def _concerns(cause: Record, place: Place, found: set[str]) -> bool:
+def _concerns(cause: Explained, place: Place, found: set[str]) -> bool:
     if "#" in place.partition:  # one generation of a topic, known from its findings' ids
-        return not found.isdisjoint(cause["findings"])
+        return not found.isdisjoint(cause.findings)
     if place.offset is not None:
         return covers(cause, place.partition, place.offset, found)
-    lost = cause.get("lost")
-    if lost is not None:
-        return f"{lost['topic']}-{lost['partition']}" == place.partition
-    return not found.isdisjoint(cause["findings"])
+    if cause.lost is not None:
+        return cause.lost.name == place.partition
+    return not found.isdisjoint(cause.findings)
 
 
 def explained_nearby(saved: Saved, place: Place | None) -> str:
     """For an offset without a cause: the losses of its partition that have one, in parentheses."""
     if place is None or place.offset is None:
         return ""
-    lost = [cause["lost"] for cause in causes_at(saved, Place(place.partition, None)) if cause.get("lost")]
-    spans = dict.fromkeys(span(one["first"], one["last"]) for one in lost)
+    lost = [cause.lost for cause in causes_at(saved, Place(place.partition, None))]
+    known = [(one.first, one.last) for one in lost if one is not None]
+    spans = dict.fromkeys(span(first, last) for first, last in known if first is not None and last is not None)
     return f" (the results explain {some(list(spans))} of {place.partition})" if spans else ""

@@ -10,7 +10,7 @@ import click
 
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.open_partitions import Inspected
-from ..plots.report.incidents import source_of
+from ..analysis.timelines.facts import Fact
 from ..plots.time_axis import clock
 from .document import Document
 from .inspection import (
@@ -41,34 +41,33 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     opened = open_for_inspection(run, reader)
     # Kafka's own topics come last: they have many partitions, and few readers look for them.
     names = sorted(opened.labels(parse_partition(partition)), key=lambda name: name.startswith("__"))
-    timelines = [{"partition": name, "moments": events_of_partition(opened.partition(name))} for name in names]
-    opened.located({"all": timelines})
+    timelines = {name: opened.located(events_of_partition(opened.partition(name))) for name in names}
     if form == "json":
-        clocks = opened.clocks()
-        click.echo(
-            json.dumps({"started_at": opened.started_at or None, "clocks": clocks, "partitions": timelines}, indent=2)
-        )
+        records = {name: [moment.record() for moment in moments] for name, moments in timelines.items()}
+        partitions = [{"partition": name, "moments": moments} for name, moments in records.items()]
+        record = {"started_at": opened.started_at or None, "clocks": opened.clocks(), "partitions": partitions}
+        click.echo(json.dumps(record, indent=2))
         return
     show(_document(opened, timelines), form)
 
 
-def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
+def _document(opened: Inspected, timelines: dict[str, list[Fact]]) -> Document:
     """The timeline of each partition, then the events of all partitions, then the clocks."""
     document = Document()
     shared = _shared_events(timelines)
-    with_events = [part for part in timelines if part["moments"]]
-    for part in with_events:
-        document.heading(part["partition"])
-        add_generation(document, opened.partition(part["partition"]))
-        own = [moment for moment in part["moments"] if _key(moment) not in shared]
+    with_events = {name: moments for name, moments in timelines.items() if moments}
+    for name, moments in with_events.items():
+        document.heading(name)
+        add_generation(document, opened.partition(name))
+        own = [moment for moment in moments if _key(moment) not in shared]
         if not own:
             document.sentences("No events other than those of all partitions, below.")
         add_events(document, own, opened)
     if shared:
         is_all = len(with_events) == len(timelines)
         document.heading("All partitions" if is_all else "All partitions with broker files")
-        add_events(document, [moment for moment in with_events[0]["moments"] if _key(moment) in shared], opened)
-    add_shared_sentence(document, [part["partition"] for part in timelines if not part["moments"]], NO_FILES)
+        add_events(document, [moment for moment in next(iter(with_events.values())) if _key(moment) in shared], opened)
+    add_shared_sentence(document, [name for name in timelines if name not in with_events], NO_FILES)
     clocks = opened.clocks()
     if opened.has_history:
         add_time_origin(document, opened.started_at)
@@ -79,13 +78,13 @@ def _document(opened: Inspected, timelines: list[dict[str, Any]]) -> Document:
     return document
 
 
-def _key(moment: dict[str, Any]) -> tuple[Any, ...]:
-    return (moment["says"], moment["time"])
+def _key(moment: Fact) -> tuple[Any, ...]:
+    return (moment.sentence, moment.time)
 
 
-def _shared_events(timelines: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+def _shared_events(timelines: dict[str, list[Fact]]) -> set[tuple[Any, ...]]:
     """The events in every partition's timeline: a broker stops and starts for all its partitions."""
-    sets = [{_key(moment) for moment in part["moments"]} for part in timelines if part["moments"]]
+    sets = [{_key(moment) for moment in moments} for moments in timelines.values() if moments]
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
@@ -97,8 +96,8 @@ def _when(time: int | None, opened: Inspected) -> str:
     return with_time(seconds_text(time), clock(opened.started_at, time))
 
 
-def add_events(document: Document, moments: list[dict[str, Any]], opened: Inspected) -> None:
+def add_events(document: Document, moments: list[Fact], opened: Inspected) -> None:
     """Adds the first MAX_EVENTS events, each with its time and source."""
-    document.dated([(_when(one["time"], opened), one["says"], source_of(one)) for one in moments[:MAX_EVENTS]])
+    document.dated([(_when(one.time, opened), one.sentence, one.source_text) for one in moments[:MAX_EVENTS]])
     if len(moments) > MAX_EVENTS:
         document.sentences(f"… and {len(moments) - MAX_EVENTS:,} more events; --json prints all")

@@ -7,7 +7,7 @@ by file and line, whatever the splits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -228,6 +228,9 @@ def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.with_columns(missing).select(list(schema))
 
 
+Locate = Callable[[int], tuple[str | None, int | None]]  # the file and the line of a place in the history
+
+
 @dataclass(frozen=True)
 class Evidence:
     """One proof of a finding: a line of a history (place), or a line or byte of a file (source)."""
@@ -242,6 +245,10 @@ class Evidence:
     def of(row: dict[str, Any]) -> Evidence:
         """The evidence in a row of findings.parquet."""
         return Evidence(row["says"], source=row["source"], line=row["line"], byte=row["byte"])
+
+    def located(self, locate: Locate) -> Evidence:
+        """The evidence with the file and line of its place in the history."""
+        return self if self.place is None else Evidence(self.sentence, None, *locate(self.place), self.byte)
 
 
 @dataclass(frozen=True)

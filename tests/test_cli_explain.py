@@ -234,7 +234,7 @@ def test_results_are_explained_in_json_as_the_run_is(tmp_path: Path) -> None:
 
 def test_a_line_is_cited_once() -> None:
     evidence = [{"source": "h", "line": line} for line in (11, 11, 12)]
-    incident = SimpleNamespace(findings=("1",), has_known_cause=False)
+    incident = SimpleNamespace(findings=("1",), is_known=False)
     assert output._where({"findings": [{"id": "1", "evidence": evidence}]}, incident) == " [h:11, :12]"
 
 

@@ -224,7 +224,7 @@ def test_the_cause_of_a_lower_commit_needs_all_polls(reads: str, tmp_path: Path)
     run = open_run(parse(f"{text} {read('final')}").write(tmp_path))
     assert compare(run, 30) > 20
     [cause] = judged(run, 0).causes()
-    assert cause["cause"] == ("unknown" if reads else "stale-commit")
+    assert cause.cause == ("unknown" if reads else "stale-commit")
 
 
 def test_figures_of_all_rows_are_the_same(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.incidents.joining import incidents_of
 from logjudge.histories.tables import Finding
 
@@ -52,10 +53,10 @@ def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_commits_that_
     chain: list[dict[str, Any]], election: dict[str, Any], is_one: bool
 ) -> None:
     lost = explanation("commits-lost", *chain, findings=(FINDING.id,))
-    of_group, *others = incidents_of([FINDING], [lost, election])
+    of_group, *others = incidents_of([FINDING], map(Explained.from_record, [lost, election]))
     assert len(others) == (not is_one)
     assert (of_group.cause, of_group.prevented_by) == ("commits-lost", ("no commits-lost",))
-    assert ("elected" in [step["kind"] for step in of_group.chain]) == is_one
+    assert ("elected" in [step.kind for step in of_group.chain]) == is_one
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_a_truncation_of_consumer_offsets_is_one_incident_with_the_offset_that_v
 ) -> None:
     finding = replace(FINDING, id="consumer-loss/orders-0/0", rule="consumer-loss")
     vanished = explanation("committed-offset-vanished", *chain, findings=(finding.id,))
-    of_group, *others = incidents_of([finding], [vanished, truncation(second)])
+    of_group, *others = incidents_of([finding], map(Explained.from_record, [vanished, truncation(second)]))
     assert len(others) == (not is_one)
     assert of_group.cause == "committed-offset-vanished"
-    assert ("elected" in [step["kind"] for step in of_group.chain]) == is_one
+    assert ("elected" in [step.kind for step in of_group.chain]) == is_one

@@ -13,7 +13,7 @@ from figure_cases import FINAL, Script, judged, write_run
 from logjudge.analysis.causes import title_of
 from logjudge.analysis.causes.cases import LostRange
 from logjudge.analysis.incidents.headlines import places_of
-from logjudge.analysis.incidents.incident import Incident, from_record
+from logjudge.analysis.incidents.incident import Explained, Incident
 from logjudge.analysis.incidents.joining import findings_in, incidents_of, saved_incidents
 from logjudge.analysis.results import to_frame
 from logjudge.histories.tables import Finding
@@ -71,7 +71,7 @@ def joined(causes: Iterable[dict[str, Any]], *others: Finding) -> list[Incident]
     causes = list(causes)
     given = {one.id: one for one in others}
     named = {name: finding(name) for one in causes for name in one["findings"]}
-    return incidents_of({**named, **given}.values(), causes)
+    return incidents_of({**named, **given}.values(), map(Explained.from_record, causes))
 
 
 def test_a_headline_counts_what_was_lost() -> None:
@@ -113,7 +113,7 @@ def test_many_findings_without_a_loss_have_the_facts_of_the_first_ones() -> None
         return cause(findings=[f"duplicate/orders-0/{number}"], lost=None, cause="retry-duplicate", chain=chain)
 
     (incident,) = joined(map(duplicate, range(9)))
-    assert [fact["says"] for fact in incident.chain] == ["copy 0", "copy 1", "copy 2"]
+    assert [fact.sentence for fact in incident.chain] == ["copy 0", "copy 1", "copy 2"]
     assert len(incident.findings) == 9
 
 
@@ -142,7 +142,7 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
     assert incident.headline == "380 acknowledged writes were lost: orders-0 at offsets 0 to 754 in 76 ranges"
     assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
     assert not incident.is_explained
-    assert incident.rules == ({"rule": "lost-write", "findings": 76, "records": 380},)
+    assert incident.rules == (("lost-write", 76, 380),)
 
 
 @pytest.mark.parametrize(
@@ -184,16 +184,16 @@ def test_two_events_of_a_partition_stay_two_incidents() -> None:
 def test_consequences_of_a_loss_belong_to_its_incident() -> None:
     loss, follows = finding(), finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"], count=9)
     alone = [finding(f"poll-skip/orders-0/{n}", count=2) for n in range(3)]
-    first, second = incidents_of([loss, follows, *alone], [cause()])
+    first, second = incidents_of([loss, follows, *alone], [Explained.from_record(cause())])
     assert first.findings == (loss.id, follows.id)
-    assert [rule["rule"] for rule in first.rules] == ["lost-write", "realtime-order"]
+    assert [rule.rule for rule in first.rules] == ["lost-write", "realtime-order"]
     assert second.headline == "6 records in 3 findings of poll-skip, for example: poll-skip of orders-0"
 
 
 def test_a_divergence_split_by_compaction_is_one_incident() -> None:
     rows = [finding(f"replica-divergence/orders-0/{n}", first_offset=9 * n, count=2) for n in range(130)]
     (incident,) = incidents_of(rows, [])
-    assert incident.rules == ({"rule": "replica-divergence", "findings": 130, "records": 260},)
+    assert incident.rules == (("replica-divergence", 130, 260),)
 
 
 def test_parts_of_a_loss_with_different_causes_are_an_incident_each() -> None:
@@ -215,7 +215,7 @@ def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_
     elected = [step(number, 11 * 10**9 + number, f"elected {number}", "elected") for number in range(2)]
     acked = [step(number, (9 - number) * 10**9, f"acknowledged {number}", "acknowledged") for number in range(2)]
     (incident,) = joined(of_partition(n, chain=[acked[n], KILL, elected[n]]) for n in range(2))
-    assert [fact["says"] for fact in incident.chain] == [
+    assert [fact.sentence for fact in incident.chain] == [
         "acknowledged 1", "acknowledged 0", "broker 1 was killed", "elected 0", "elected 1"
     ]  # fmt: skip
     assert "orders-0 at offsets 255 to 630, orders-1 at offsets 255 to 630" in incident.headline
@@ -225,7 +225,7 @@ def test_a_setting_stays_behind_all_facts_of_its_time() -> None:
     setting = {**KILL, "says": "auto.offset.reset of m1 is latest", "time": None}
     assigned = [{**KILL, "says": f"m1 was assigned orders-{number}"} for number in range(2)]
     (incident,) = joined(of_partition(number, chain=[assigned[number], setting]) for number in range(2))
-    assert list(incident.chain) == [*assigned, setting]
+    assert [fact.record() for fact in incident.chain] == [*assigned, setting]
 
 
 def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
@@ -237,9 +237,9 @@ def test_acknowledgements_of_many_ranges_of_a_partition_are_two_steps() -> None:
     (incident,) = joined(map(part, range(9)))
     which = "acknowledgement of offsets 0 to 84 of orders-0"
     first, last, killed = incident.chain
-    assert (first["says"], first["time"]) == (f"first {which} (45 lost records)", 0)
-    assert (last["says"], last["time"]) == (f"last {which}", 8)
-    assert killed == KILL
+    assert (first.sentence, first.time) == (f"first {which} (45 lost records)", 0)
+    assert (last.sentence, last.time) == (f"last {which}", 8)
+    assert killed.record() == KILL
 
 
 @pytest.mark.parametrize("other", [{"kind": "power-loss"}, {"broker": "2"}, {"time": KILL["time"] + 3 * 10**9}])
@@ -270,7 +270,7 @@ def test_records_that_a_group_missed_at_one_time_are_one_incident(kind: str) -> 
     (incident,) = joined(explanations, *rows)
     places = "orders-0 at offsets 5 to 14, orders-1 at offsets 5 to 14"
     assert incident.headline == f"no member of group g handled 20 records: {places}"
-    assert incident.rules == ({"rule": "consumer-loss", "findings": 2, "records": 20},)
+    assert incident.rules == (("consumer-loss", 2, 20),)
 
 
 @pytest.mark.parametrize("other", [missed_by("other", 1, 0), missed_by("g", 1, 3 * 10**9)])
@@ -306,9 +306,9 @@ def test_results_of_an_earlier_version_are_joined_when_they_are_read() -> None:
     rows = [finding(), finding("lost-write/orders-1/0")]
     frame = to_frame(rows)
     assert [one.number for one in saved_incidents({"causes": causes}, frame)] == [1, 2]
-    made = incidents_of(findings_in(frame), causes)
+    made = incidents_of(findings_in(frame), map(Explained.from_record, causes))
     assert saved_incidents({"incidents": [one.record() for one in made]}, frame) == made
-    assert [from_record(one.record()) for one in made] == made
+    assert [Incident.from_record(one.record()) for one in made] == made
 
 
 def test_breaches_come_before_permitted_findings_and_known_causes_before_unknown_ones() -> None:

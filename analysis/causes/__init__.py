@@ -61,6 +61,7 @@ from . import (
 )
 from .cases import (
     NOT_THE_CASE,
+    UNKNOWN,
     Attempt,
     Explanation,
     Lost,
@@ -115,15 +116,15 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     if marker is not None:
         return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker)
     if aborted := missing_for_abort(timeline, lost):
-        return Explanation("unknown", missing=[aborted])
+        return Explanation(UNKNOWN, missing=(aborted,))
     found = _of_logs("explain_loss", timeline, lost)
-    if found.cause == "unknown" and lost.last < timeline.replica_logs.remote_below:
-        return replace(found, missing=[f"the segments of {lost.name} in remote storage (KIP-405)"])
+    if not found.is_known and lost.last < timeline.replica_logs.remote_below:
+        return replace(found, missing=(f"the segments of {lost.name} in remote storage (KIP-405)",))
     folders = metadata_lost.facts_of_leftovers(timeline, lost)
-    if found.cause == "unknown":
+    if not found.is_known:
         aside = (f"why a broker no longer used a folder as its replica (server.log): {one.sentence}" for one in folders)
-        return replace(found, missing=[*found.missing, *aside])
-    return replace(found, chain=[*found.chain, *folders])
+        return replace(found, missing=(*found.missing, *aside))
+    return replace(found, chain=(*found.chain, *folders))
 
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:
@@ -166,8 +167,8 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     elif replaced:
         found = explain_loss(timeline, repeated.lost(replaced))
         # Without the offset, so that findings of one truncation are one incident.
-        missing = ["what truncated the copy that another record has replaced"]
-        return found if found.cause != "unknown" else replace(found, missing=missing)
+        missing = ("what truncated the copy that another record has replaced",)
+        return found if found.is_known else replace(found, missing=missing)
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")
 
@@ -207,7 +208,7 @@ def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
     attempts = _attempts(explain, timeline, lost)
     if explain == "explain_loss" and (undecided := attempts.get("split-brain", NOT_THE_CASE).missing):
         # While two brokers lead, the ISR and the elections that one controller records prove no other cause.
-        return Explanation("unknown", missing=undecided)
+        return Explanation(UNKNOWN, missing=tuple(undecided))
     if explain == "explain_loss" and metadata_lost.were_set_aside(timeline, lost):
         # The brokers lost no tail. Epochs and log ends of the new cluster are not those of the old one.
         attempts = {"metadata-lost": attempts["metadata-lost"]}
@@ -222,7 +223,7 @@ def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
 def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:
     """The explanation from all attempts; `otherwise` is the missing evidence if no attempt names any."""
     proved = [
-        Explanation(name, attempt.chain, attempt.prevented_by, CAUSES[name].CITATION)
+        Explanation(name, tuple(attempt.chain), tuple(attempt.prevented_by), CAUSES[name].CITATION)
         for name, attempt in attempts.items()
         if attempt.is_proved
     ]
@@ -230,9 +231,9 @@ def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN
         return proved[0]
     if proved:
         conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
-        return Explanation("unknown", missing=[conflict], readings=proved)
+        return Explanation(UNKNOWN, missing=(conflict,), readings=tuple(proved))
     missing = dict.fromkeys(item for attempt in attempts.values() for item in attempt.missing)
-    return Explanation("unknown", missing=list(missing) or [otherwise])
+    return Explanation(UNKNOWN, missing=tuple(missing) or (otherwise,))
 
 
 class Cause(NamedTuple):

@@ -3,39 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import Finding, Locate
 from ..replicas.replica_logs import TopicPartition, in_snapshot
 from ..rules import RULES
 from ..timelines.facts import Fact
 from ..timelines.timeline import Timeline
 from ..wording import plural, quoted, span
 
+UNKNOWN = "unknown"
 
-@dataclass
+
+@dataclass(frozen=True)
 class Explanation:
-    """A cause with its proof, or the reason why none is proved.
+    """A cause with its proof, or the reason why none is proved."""
 
-    cause: a name of CAUSES, or "unknown". chain: the facts that prove it, in order of time. prevented_by:
-    measures that would have prevented it. missing: for "unknown", the evidence that would be needed.
-    readings: if the evidence conflicts, every cause that it supports, each with its own chain.
-    """
-
-    cause: str
-    chain: list[Fact] = field(default_factory=list)
-    prevented_by: list[str] = field(default_factory=list)
+    cause: str  # a name of CAUSES, or UNKNOWN
+    chain: tuple[Fact, ...] = ()  # the facts that prove it, in order of time
+    prevented_by: tuple[str, ...] = ()  # measures that would have prevented it
     citation: str = ""
-    missing: list[str] = field(default_factory=list)
-    readings: list[Explanation] = field(default_factory=list)
+    missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs
+    readings: tuple[Explanation, ...] = ()  # if the evidence conflicts, every cause that it supports
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the cause is proved."""
+        return self.cause != UNKNOWN
 
     def record(self) -> dict[str, Any]:
         """The explanation as in verdict.json."""
-        facts = [fact.record() for fact in self.chain]
-        return {**vars(self), "chain": facts, "readings": [reading.record() for reading in self.readings]}
+        record: dict[str, Any] = {"cause": self.cause, "chain": [fact.record() for fact in self.chain]}
+        record |= {"prevented_by": list(self.prevented_by), "citation": self.citation, "missing": list(self.missing)}
+        return {**record, "readings": [reading.record() for reading in self.readings]}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
+        """The explanation from its `record`; `about` has the other fields of a subclass."""
+        chain = tuple(map(Fact.from_record, record["chain"]))
+        readings = tuple(map(Explanation.from_record, record["readings"]))
+        prevented_by, missing = tuple(record["prevented_by"]), tuple(record["missing"])
+        return cls(record["cause"], chain, prevented_by, record["citation"], missing, readings, **about)
+
+    def located(self, locate: Locate) -> Self:
+        """The explanation with the file and line of each place in the history."""
+        chain = tuple(fact.located(locate) for fact in self.chain)
+        return replace(self, chain=chain, readings=tuple(reading.located(locate) for reading in self.readings))
 
 
 @dataclass
@@ -65,15 +81,40 @@ ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledge
 
 
 @dataclass(frozen=True)
-class LostRange(TopicPartition):
+class OffsetRange(TopicPartition):
+    """Offsets of a topic-partition, inclusive; None if not known."""
+
+    first: int | None
+    last: int | None
+
+    def overlaps(self, other: OffsetRange) -> bool:
+        """Whether both may have a common offset."""
+        if self.name != other.name:
+            return False
+        if self.first is None or self.last is None or other.first is None or other.last is None:
+            return True
+        return self.first <= other.last and other.first <= self.last
+
+    def contains(self, offset: int) -> bool:
+        """Whether an offset is certainly one of them."""
+        return self.first is not None and self.last is not None and self.first <= offset <= self.last
+
+
+@dataclass(frozen=True)
+class LostRange(OffsetRange):
     """Lost records as incidents and verdict.json show them."""
 
-    first: int | None  # offsets, inclusive; None if not known
-    last: int | None
     count: int
     read: int | None  # records that a consumer had read; None if not known
     first_acked: int | None = None  # ns
     last_acked: int | None = None
+
+    @staticmethod
+    def of(finding: Finding) -> LostRange:
+        """The range of a finding."""
+        first, last = finding.first_offset, finding.last_offset
+        last = first if last is None else last
+        return LostRange(str(finding.topic), int(finding.partition or 0), first, last, finding.count, None)
 
 
 FirstAndLast = tuple[int | None, int | None]  # two times (ns); None: not recorded

@@ -111,11 +111,11 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
 
 def explanation_of_records(explanation: Explanation, marker: LostMarker) -> Explanation:
     """The explanation of a marker's loss, as that of its records: with their facts instead of its acknowledgement."""
-    if explanation.cause == "unknown":
-        return replace(explanation, missing=[marker.unexplained, *explanation.missing], readings=[])
+    if not explanation.is_known:
+        return replace(explanation, missing=(marker.unexplained, *explanation.missing), readings=())
     rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
     *before, outcome = marker.facts  # the outcome may have no time; it is the last step
-    return replace(explanation, chain=[*ordered([*before, *rest]), outcome])
+    return replace(explanation, chain=(*ordered([*before, *rest]), outcome))
 
 
 class _Records(NamedTuple):

@@ -1,12 +1,14 @@
-"""Chains of dated facts, as records: the decisive fact of a chain, and several chains merged into one."""
+"""Chains of dated facts: the decisive fact of a chain, and several chains merged into one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...histories.tables import MIN_INT64
 from ..causes.cases import ACKNOWLEDGEMENTS, LostRange, acks_clause
+from ..timelines.facts import Fact
 from ..wording import plural
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
@@ -15,57 +17,54 @@ DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "halted", "failed", "fenc
 GROUP_KINDS = ("crashed", "assigned")
 DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS, *((kind,) for kind in GROUP_KINDS))
 
-Record = dict[str, Any]
 
-
-def decisive_fact(chain: Sequence[Record]) -> Record | None:
+def decisive_fact(chain: Iterable[Fact]) -> Fact | None:
     """The fact that lost the records, or by which a group missed them; None if no such fact has a time."""
     for kinds in DECISIVE_KINDS:
-        facts = [fact for fact in chain if fact.get("kind") in kinds and fact["time"] is not None]
+        facts = [fact for fact in chain if fact.kind in kinds and fact.time is not None]
         if facts:
             return facts[-1]
     return None
 
 
-def merge_chains(explanations: Iterable[Record], lost: Sequence[LostRange]) -> list[Record]:
+def merge_chains(chains: Iterable[Sequence[Fact]], lost: Sequence[LostRange]) -> list[Fact]:
     """The facts of all chains in order of time, each once.
 
     If chains have the acknowledgements of several ranges of a partition, they become two facts: the first and the last.
     """
-    chains = [one["chain"] for one in explanations]
-    acknowledged: dict[str, dict[Any, Record]] = {}
-    facts: dict[Any, tuple[int, Record]] = {}
+    acknowledged: dict[str | None, dict[Any, Fact]] = {}
+    facts: dict[Any, tuple[int, Fact]] = {}
     for chain in chains:
         latest = MIN_INT64
         for fact in chain:
-            latest = latest if fact["time"] is None else fact["time"]
-            key = fact["says"], fact["time"], fact["source"], fact["line"]
+            latest = latest if fact.time is None else fact.time
+            key = fact.sentence, fact.time, fact.source, fact.line
             if _is_acknowledgement(fact):
-                acknowledged.setdefault(fact["partition"], {}).setdefault(key, fact)
+                acknowledged.setdefault(fact.partition, {}).setdefault(key, fact)
             else:
                 facts.setdefault(key, (latest, fact))
     for name, acknowledgements in acknowledged.items():
         ranges, shown = [one for one in lost if one.name == name], [*acknowledgements.values()]
         if len(ranges) > 1 or (ranges and len(shown) > 2):
             shown = _first_and_last(name, shown, ranges)
-        facts |= {(name, fact["says"]): (fact["time"], fact) for fact in shown}
+        facts |= {(name, fact.sentence): (fact.time or 0, fact) for fact in shown}
     # An undated fact, such as a setting, stays behind all facts of the time at which a chain has it.
-    return [fact for _, fact in sorted(facts.values(), key=lambda item: (item[0], item[1]["time"] is None))]
+    return [fact for _, fact in sorted(facts.values(), key=lambda item: (item[0], item[1].time is None))]
 
 
-def _is_acknowledgement(fact: Record) -> bool:
+def _is_acknowledgement(fact: Fact) -> bool:
     """Whether a fact is the dated acknowledgement of a lost record. That of a replacing record has an offset."""
-    return fact.get("kind") in ACKNOWLEDGEMENTS and fact["time"] is not None and fact.get("offset") is None
+    return fact.kind in ACKNOWLEDGEMENTS and fact.time is not None and fact.offset is None
 
 
-def _first_and_last(name: str, facts: list[Record], ranges: Sequence[LostRange]) -> list[Record]:
+def _first_and_last(name: str | None, facts: list[Fact], ranges: Sequence[LostRange]) -> list[Fact]:
     records = plural(sum(one.count for one in ranges), "lost record")
-    ordered = sorted(facts, key=lambda fact: fact["time"])
+    ordered = sorted(facts, key=lambda fact: fact.time or 0)
     first = min((one.first for one in ranges if one.first is not None), default=0)
     last = max((one.last for one in ranges if one.last is not None), default=0)
     which = f"offsets {first} to {last} of {name}"
-    what = ACKNOWLEDGEMENTS[ordered[0]["kind"]] if len({fact["kind"] for fact in facts}) == 1 else "acknowledgement"
-    acks = {fact["acks"] for fact in facts if "acks" in fact}
+    what = ACKNOWLEDGEMENTS[ordered[0].kind] if len({fact.kind for fact in facts}) == 1 else "acknowledgement"
+    acks = {fact.acks for fact in facts if fact.acks is not None}
     clause = acks_clause(acks.pop() if len(acks) == 1 else None)
-    first_fact = {**ordered[0], "says": f"first {what}{clause} of {which} ({records})"}
-    return [first_fact, {**ordered[-1], "says": f"last {what} of {which}"}]
+    first_fact = replace(ordered[0], sentence=f"first {what}{clause} of {which} ({records})")
+    return [first_fact, replace(ordered[-1], sentence=f"last {what} of {which}")]

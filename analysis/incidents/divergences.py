@@ -31,7 +31,7 @@ def explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
         return None
     if finding.snapshot == (p.timeline.replica_logs.last or None):
         explanation = causes.explain_divergence(p.timeline, differing)
-        if explanation.cause != "unknown":
+        if explanation.is_known:
             return explanation
     if finding.severity != "violation" or len(p.sends) or len(p.unplaced):
         return None
@@ -55,11 +55,11 @@ def _explain_losing_side(p: Partition, timeline: Timeline, snapshot: str, differ
     values = tuple(losing["value"].drop_nulls())
     lost = Lost(p.topic, p.partition, first, last, len(losing), frozenset({"all"}), values)
     explanation = causes.explain_loss(timeline, lost)
-    if explanation.cause == "unknown":
+    if not explanation.is_known:
         return explanation
     marks = timeline.ends_of(broker, "high-watermark")
     committed = [mark.fact for mark in marks if mark.snapshot == snapshot and mark.end > first]
-    return replace(explanation, chain=ordered([*explanation.chain, *committed[:1]]))
+    return replace(explanation, chain=tuple(ordered([*explanation.chain, *committed[:1]])))
 
 
 def _losing_records(timeline: Timeline, snapshot: str, differing: Lost) -> pl.DataFrame:

@@ -1,25 +1,23 @@
-"""Explains the findings of a partition by their causes, and returns the explanations as plain records."""
+"""Explains the findings of a partition by their causes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from ...histories.tables import Finding
-from ..causes.cases import LOSSES, Explanation, Lost
+from ..causes.cases import LOSSES, UNKNOWN, Explanation
 from ..partitions.partition import Partition
 from ..rules import RULES
 from ..rules.rule import sends_of
 from .divergences import explain_divergence, explain_split_brain, split_brain_losses
-from .incident import MAX_TEXT
+from .incident import MAX_TEXT, Explained
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
 from .repeats import explain_duplicate, explain_misread
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
-
-Record = dict[str, Any]
 
 # By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
 EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
@@ -32,31 +30,34 @@ EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]
 }
 
 
-def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Record]]:
-    """The findings with their cause where it is known, and one record for each explanation.
+def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[Explained]]:
+    """The findings with their cause where it is known, and their explanations.
 
-    A record has findings (ids), says (the sentence of the first finding), lost (the LostRange of a loss), cause, chain
-    (facts with says, time in ns, place or source with line or byte), prevented_by, citation, missing, readings; without
-    findings also event (what happened, in says without its reason).
-    Findings with equal explanations share one record; joining.py joins the records of one event.
+    Findings with equal explanations share one; joining.py joins the explanations of one event.
     """
-    records = explain_truncations(p)
-    shared: dict[Any, Record] = {}
-    causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
-    for together, lost, explanation in _explain_all(p, findings):
-        key = _sharing_key(together[0], lost, explanation)
+    shared: dict[Any, ExplainedFindings] = {}
+    together: list[ExplainedFindings] = []
+    for one in _explain_all(p, findings):
+        key, explanation = _sharing_key(one), one.explanation
         if key not in shared:
-            about: Record = {"findings": [], "says": together[0].sentence[:MAX_TEXT]}
-            shared[key] = {**about, "lost": lost and asdict(lost.as_range()), **explanation.record()}
-            records.append(shared[key])
+            shared[key] = one._replace(findings=[])
+            together.append(shared[key])
             if explanation.chain:
                 # A consequence of a loss with the same facts shares the explanation of the loss.
-                shared.setdefault((explanation.cause, tuple(explanation.chain)), shared[key])
-        for finding in together:
-            shared[key]["findings"].append(finding.id)
-            causes[finding.id][explanation.cause] = None
-    known = {name: ", ".join(found) if found.keys() - {"unknown"} else None for name, found in causes.items()}
-    return [replace(finding, cause=known[finding.id]) for finding in findings], records
+                shared.setdefault((explanation.cause, explanation.chain), shared[key])
+        shared[key].findings.extend(one.findings)
+    explained = [*explain_truncations(p), *map(_explained, together)]
+    causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
+    for name, cause in ((name, one.cause) for one in explained for name in one.findings):
+        causes[name][cause] = None
+    known = {name: ", ".join(found) if found.keys() - {UNKNOWN} else None for name, found in causes.items()}
+    return [replace(finding, cause=known[finding.id]) for finding in findings], explained
+
+
+def _explained(one: ExplainedFindings) -> Explained:
+    lost = one.lost.as_range() if one.lost is not None else None
+    ids = tuple(finding.id for finding in one.findings)
+    return Explained(**vars(one.explanation), sentence=one.findings[0].sentence[:MAX_TEXT], findings=ids, lost=lost)
 
 
 def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFindings]:
@@ -71,7 +72,7 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
     for finding in findings:
         explain_finding = EXPLAINERS.get(RULES[finding.rule].explained_as or "") if finding.severity != "note" else None
         explanation = explain_finding(p, finding, of_losses) if explain_finding is not None else None
-        if (explanation is None or explanation.cause == "unknown") and finding.rule not in LOSSES:
+        if (explanation is None or not explanation.is_known) and finding.rule not in LOSSES:
             explanation = explain_split_brain(p, finding, split_brains) or explanation
         if explanation is not None:
             explained.append(ExplainedFindings([finding], None, explanation))
@@ -82,18 +83,19 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
 def _with_ending(p: Partition, explained: ExplainedFindings) -> ExplainedFindings:
     """The explanation of a loss, or the proved cause of the abort if its records are aborted in the log."""
     [finding, *others], lost, explanation = explained
-    if others or lost is None or explanation.cause != "unknown" or explanation.readings:
+    if others or lost is None or explanation.is_known or explanation.readings:
         return explained
     ending = explain_aborted(p, replace(finding, first_offset=lost.first, last_offset=lost.last))
     return explained if ending is None else explained._replace(explanation=ending)
 
 
-def _sharing_key(finding: Finding, lost: Lost | None, explanation: Explanation) -> Any:
-    """A key that is equal for findings which share a record.
+def _sharing_key(explained: ExplainedFindings) -> Any:
+    """A key that is equal for findings which share an explanation.
 
     For a loss or a conflict it identifies the explanation; otherwise it has the chain, or else the missing evidence."""
+    [finding, *_], lost, explanation = explained
     if lost is not None or explanation.readings:
         return id(explanation)
     if explanation.chain:
-        return explanation.cause, tuple(explanation.chain)
-    return finding.rule, finding.severity, explanation.cause, tuple(explanation.missing)
+        return explanation.cause, explanation.chain
+    return finding.rule, finding.severity, explanation.cause, explanation.missing

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 from ...histories.tables import Finding
 from ..causes.cases import LostRange
 from ..rules.anomalies import count_text
 from ..wording import plural, some
+from .incident import Explained
 
-Record = Mapping[str, Any]
 
-
-def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanations: Sequence[Record]) -> str:
+def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanations: Sequence[Explained]) -> str:
     """The headline of an incident with these lost ranges, or with these findings, the worst first, or with neither."""
     if lost:
         records = sum(one.count for one in lost)
         verb = "was" if records == 1 else "were"
         return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed_text(lost, records)}"
     if not findings:
-        events = [one.get("event", one["says"]) for one in explanations[1:]]  # older results have no events
-        return some([*(str(one["says"]) for one in explanations[:1]), *events], separator="; also ")
+        events = [one.event or one.sentence for one in explanations[1:]]
+        return some([*(one.sentence for one in explanations[:1]), *events], separator="; also ")
     worst = findings[0]
     if len(findings) == 1:
         return worst.sentence
@@ -33,19 +31,15 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     records = sum(finding.count for finding in alike)
     groups = consumer_groups(alike)
     if worst.rule == "consumer-loss" and len(groups) == 1:
-        return f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(map(range_of, alike))}"
+        return (
+            f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(map(LostRange.of, alike))}"
+        )
     return f"{count_text(worst.rule, records, len(alike))} of {worst.rule}, for example: {worst.sentence}"
 
 
 def consumer_groups(findings: Iterable[Finding]) -> tuple[str, ...]:
     """The consumer groups of findings of consumer-loss, which name their group first; sorted."""
     return tuple(sorted({name for finding in findings for name in finding.processes[:1]}))
-
-
-def range_of(finding: Finding) -> LostRange:
-    """The offsets of a finding as a lost range."""
-    last = finding.first_offset if finding.last_offset is None else finding.last_offset
-    return LostRange(str(finding.topic), int(finding.partition or 0), finding.first_offset, last, finding.count, None)
 
 
 def places_of(lost: Iterable[LostRange]) -> str:

@@ -1,45 +1,80 @@
-"""An incident: the findings and the explanation of one event."""
+"""Explained findings, as verdict.json has them, and incidents: the findings and the explanation of one event."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from ..causes.cases import LostRange
+from ..causes.cases import Explanation, LostRange, OffsetRange
 
-UNKNOWN = "unknown"
 MAX_TEXT = 400  # characters of a finding's sentence in the record of its explanation
 
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Incident:
-    """One event: its findings and its cause."""
+@dataclass(frozen=True, kw_only=True)
+class Explained(Explanation):
+    """An explanation of findings of a partition, or of a truncation or election without any."""
+
+    sentence: str  # of the first finding, or what happened, and why as far as it is known
+    findings: tuple[str, ...] = ()  # ids
+    lost: LostRange | None = None  # of a loss
+    truncated: OffsetRange | None = None
+    event: str = ""  # without findings: what happened; empty in results of early versions
+
+    @property
+    def offsets(self) -> OffsetRange | None:
+        """The lost or truncated offsets."""
+        return self.lost or self.truncated
+
+    def record(self) -> Record:
+        """The explanation as in verdict.json."""
+        event, lost = {"event": self.event} if self.event else {}, self.lost and asdict(self.lost)
+        truncated = {"truncated": asdict(self.truncated)} if self.truncated else {}
+        about = {"findings": list(self.findings), **event, "says": self.sentence, "lost": lost, **truncated}
+        return {**about, **super().record()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
+        """The explanation from its `record`."""
+        lost = LostRange(**record["lost"]) if record.get("lost") else None
+        truncated = OffsetRange(**record["truncated"]) if "truncated" in record else None
+        about |= {
+            "sentence": record.get("says", ""),
+            "findings": tuple(record["findings"]),
+            "event": record.get("event", ""),
+        }
+        return super().from_record(record, lost=lost, truncated=truncated, **about)
+
+
+class RuleCounts(NamedTuple):
+    """The findings of a rule in an incident, and their records."""
+
+    rule: str
+    findings: int
+    records: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incident(Explanation):
+    """One event: its findings and its explanation.
+
+    The chain has each fact of all losses, and of a few other findings, once. If no cause was searched, no evidence is
+    missing.
+    """
 
     number: int  # from 1, the worst first
     headline: str  # a sentence without its full stop
     severity: str  # the worst of its findings'
-    cause: str  # a name that `logjudge causes` explains, or "unknown"
     findings: tuple[str, ...]  # ids, the worst first
-    rules: tuple[Record, ...]  # per rule: rule, findings, records
+    rules: tuple[RuleCounts, ...]
     lost: tuple[LostRange, ...] = ()
-    chain: tuple[Record, ...] = ()  # dated facts in order of time, each once: of all losses and MAX_EXAMPLES others
-    prevented_by: tuple[str, ...] = ()
-    citation: str = ""
-    missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs; empty if no cause was searched
-    readings: tuple[Record, ...] = ()  # of conflicting evidence: cause, chain, citation
-
-    @property
-    def has_known_cause(self) -> bool:
-        """Whether the cause is proved."""
-        return self.cause != UNKNOWN
 
     @property
     def is_explained(self) -> bool:
         """Whether a cause was searched."""
-        return self.has_known_cause or bool(self.missing or self.readings)
+        return self.is_known or bool(self.missing or self.readings)
 
     @property
     def records(self) -> int:
@@ -48,10 +83,14 @@ class Incident:
 
     def record(self) -> Record:
         """The incident as in verdict.json."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        about = {name: getattr(self, name) for name in ("number", "headline", "severity", "cause")}
+        rules, lost = [counts._asdict() for counts in self.rules], [asdict(one) for one in self.lost]
+        return {**about, "findings": list(self.findings), "rules": rules, "lost": lost, **super().record()}
 
-
-def from_record(record: Mapping[str, Any]) -> Incident:
-    """The incident from its `record`."""
-    values: Record = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    return Incident(**{**values, "lost": tuple(LostRange(**lost) for lost in record["lost"])})
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
+        """The incident from its `record`."""
+        about |= {name: record[name] for name in ("number", "headline", "severity")}
+        rules, lost = (RuleCounts(**one) for one in record["rules"]), (LostRange(**one) for one in record["lost"])
+        findings = tuple(record["findings"])
+        return super().from_record(record, findings=findings, rules=tuple(rules), lost=tuple(lost), **about)

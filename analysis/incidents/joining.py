@@ -27,12 +27,12 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
-from ..causes.cases import LOSSES, LostRange
+from ..causes.cases import LOSSES, UNKNOWN, LostRange
 from ..finding_order import rank
-from ..timelines.facts import SECOND
+from ..timelines.facts import SECOND, Fact
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
-from .headlines import consumer_groups, headline, range_of
-from .incident import UNKNOWN, Incident, from_record
+from .headlines import consumer_groups, headline
+from .incident import Explained, Incident, RuleCounts
 
 MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
@@ -41,7 +41,6 @@ FINDING_COLUMNS = (
     "related",
 )
 
-Record = dict[str, Any]
 LOST_COMMITS = ("commits-lost", "committed-offset-vanished")  # causes of what a group missed or read again
 
 
@@ -51,7 +50,7 @@ class _Group:
 
     cause: str
     findings: dict[str, Finding] = field(default_factory=dict)
-    explanations: list[Record] = field(default_factory=list)
+    explanations: list[Explained] = field(default_factory=list)
 
     def add(self, other: _Group) -> None:
         self.findings |= other.findings
@@ -63,27 +62,24 @@ def findings_in(frame: pl.DataFrame) -> Iterator[Finding]:
     return (Finding(**row) for row in frame.select(FINDING_COLUMNS).iter_rows(named=True))
 
 
-def saved_incidents(verdict: Record, findings: pl.DataFrame) -> list[Incident]:
+def saved_incidents(verdict: Mapping[str, Any], findings: pl.DataFrame) -> list[Incident]:
     """The incidents of a verdict.json, joined anew if an earlier version wrote it."""
     if "incidents" in verdict:
-        return [from_record(record) for record in verdict["incidents"]]
-    return incidents_of(findings_in(findings), verdict.get("causes", []))
+        return [Incident.from_record(record) for record in verdict["incidents"]]
+    return incidents_of(findings_in(findings), map(Explained.from_record, verdict.get("causes", ())))
 
 
-def incidents_of(findings: Iterable[Finding], causes: Iterable[Record]) -> list[Incident]:
-    """The incidents of a run or a partition, the worst first.
-
-    causes: explanations as in verdict.json (explaining.explain), without those of other findings.
-    """
+def incidents_of(findings: Iterable[Finding], causes: Iterable[Explained]) -> list[Incident]:
+    """The incidents of a run or a partition, the worst first. Causes of other findings alone are left out."""
     found = {finding.id: finding for finding in findings}
     events = _events(found)
     groups: dict[Any, _Group] = {}
     # Losses go first: the explanation of a consequence joins its loss.
-    for cause in sorted(causes, key=lambda cause: cause["lost"] is None):
-        known = [name for name in cause["findings"] if name in found]
-        if not known and cause["findings"]:
+    for cause in sorted(causes, key=lambda cause: cause.lost is None):
+        known = [name for name in cause.findings if name in found]
+        if not known and cause.findings:
             continue
-        group = groups.setdefault(_key(cause, known, found, events, groups), _Group(cause["cause"]))
+        group = groups.setdefault(_key(cause, known, found, events, groups), _Group(cause.cause))
         group.explanations.append(cause)
         group.findings |= {name: found[name] for name in known}
     _place_unexplained(groups, found, events)
@@ -109,7 +105,7 @@ def _loss_order(finding: Finding) -> int:
 
 
 def _key(
-    cause: Record,
+    cause: Explained,
     known: list[str],
     findings: Mapping[str, Finding],
     events: Mapping[str, str],
@@ -122,16 +118,16 @@ def _key(
     alike.
     """
     event = next((events[name] for name in known if name in events), None)
-    if cause["lost"] is not None:
-        return event or tuple(known[:1]) or id(cause), cause["cause"]
-    if event is not None and cause["cause"] == UNKNOWN:
+    if cause.lost is not None:
+        return event or tuple(known[:1]) or id(cause), cause.cause
+    if event is not None and not cause.is_known:
         same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
         return same[0] if same else (event, UNKNOWN)
-    if event is not None and (event in known or (event, cause["cause"]) in groups):
-        return event, cause["cause"]
+    if event is not None and (event in known or (event, cause.cause) in groups):
+        return event, cause.cause
     if not known:
-        return cause["says"], cause["cause"]
-    return _grouping_key(findings[known[0]]), cause["cause"], tuple(cause["missing"])
+        return cause.sentence, cause.cause
+    return _grouping_key(findings[known[0]]), cause.cause, cause.missing
 
 
 def _grouping_key(finding: Finding) -> tuple[Any, ...]:
@@ -164,7 +160,7 @@ def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding
 
 
 def _size(group: _Group) -> int:
-    return sum(one["lost"]["count"] for one in group.explanations if one["lost"] is not None)
+    return sum(one.lost.count for one in group.explanations if one.lost is not None)
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
@@ -174,11 +170,11 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
         first = group.explanations[0] if group.explanations else None
-        decisive = decisive_fact(first["chain"]) if first and group.cause != UNKNOWN else None
-        if first is None or decisive is None:
+        decisive = decisive_fact(first.chain) if first and group.cause != UNKNOWN else None
+        if decisive is None or decisive.time is None:
             out.append(group)
         else:
-            alike.setdefault((group.cause, *_event(decisive, group)), []).append((decisive["time"], group))
+            alike.setdefault((group.cause, *_event(decisive, group)), []).append((decisive.time, group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
@@ -193,52 +189,53 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
 def _join_truncations_of_commits(groups: list[_Group]) -> list[_Group]:
     """Adds to lost commits the facts of the truncation that removed them, which is then no incident of its own."""
     known = [one for group in groups if group.cause != UNKNOWN for one in group.explanations]
-    truncations = [one for one in known if not one["findings"]]  # not each of thousands of findings with each other
+    truncations = [one for one in known if not one.findings]  # not each of thousands of findings with each other
     added: set[int] = set()
     for group in groups:
         causal = [one for one in truncations if any(truncated_commits(one, other) for other in group.explanations)]
-        group.explanations += [{**one, "prevented_by": []} for one in causal]
+        group.explanations += [replace(one, prevented_by=()) for one in causal]
         added |= {id(one) for one in causal}
     return [group for group in groups if group.findings or not {id(one) for one in group.explanations} <= added]
 
 
-def _event(decisive: Record, group: _Group) -> tuple[Any, ...]:
+def _event(decisive: Fact, group: _Group) -> tuple[Any, ...]:
     """What decisive facts of one event have in common, beside their time."""
-    if decisive["kind"] in GROUP_KINDS:
-        return decisive["kind"], consumer_groups(group.findings.values())
+    if decisive.kind in GROUP_KINDS:
+        return decisive.kind, consumer_groups(group.findings.values())
     # One death may change the leaders of many partitions, and each may get another one.
-    return (decisive["kind"], decisive.get("broker")) if decisive["kind"] in DEATH_KINDS else ("leader change",)
+    return (decisive.kind, decisive.broker) if decisive.kind in DEATH_KINDS else ("leader change",)
 
 
 def _incident(group: _Group) -> Incident:
     ranked = sorted(group.findings.values(), key=_finding_order)
     lost = _lost(group)
-    first = max(group.explanations, key=lambda one: one["lost"]["count"] if one["lost"] else 0, default=None)
+    first = max(group.explanations, key=lambda one: one.lost.count if one.lost else 0, default=None)
     counts: dict[str, list[int]] = {}  # of records, for each finding of a rule
     for finding in ranked:
         counts.setdefault(finding.rule, []).append(finding.count)
+    chains = [one.chain for one in _exemplary(group, ranked)] if group.cause != UNKNOWN else []
     return Incident(
-        0,
-        headline(lost, ranked, group.explanations),
-        ranked[0].severity if ranked else "note",
-        group.cause,
-        tuple(finding.id for finding in ranked),
-        tuple({"rule": rule, "findings": len(of), "records": sum(of)} for rule, of in counts.items()),
-        lost,
-        tuple(merge_chains(_exemplary(group, ranked), lost)) if group.cause != UNKNOWN else (),
-        _measures(group),
-        first["citation"] if first else "",
-        tuple(dict.fromkeys(item for one in group.explanations for item in one["missing"])),
-        tuple(first["readings"]) if first else (),
+        number=0,
+        headline=headline(lost, ranked, group.explanations),
+        severity=ranked[0].severity if ranked else "note",
+        cause=group.cause,
+        findings=tuple(finding.id for finding in ranked),
+        rules=tuple(RuleCounts(rule, len(of), sum(of)) for rule, of in counts.items()),
+        lost=lost,
+        chain=tuple(merge_chains(chains, lost)),
+        prevented_by=_measures(group),
+        citation=first.citation if first else "",
+        missing=tuple(dict.fromkeys(item for one in group.explanations for item in one.missing)),
+        readings=first.readings if first else (),
     )
 
 
-def _exemplary(group: _Group, ranked: list[Finding]) -> list[Record]:
+def _exemplary(group: _Group, ranked: list[Finding]) -> list[Explained]:
     """The explanations of losses, and those of the first other findings: thousands of duplicates have one story."""
     position = {finding.id: number for number, finding in enumerate(ranked)}
-    others = [one for one in group.explanations if one["lost"] is None]
+    others = [one for one in group.explanations if one.lost is None]
     first = sorted(
-        others, key=lambda one: min((position[name] for name in one["findings"] if name in position), default=0)
+        others, key=lambda one: min((position[name] for name in one.findings if name in position), default=0)
     )
     left_out = {id(one) for one in first[MAX_EXAMPLES:]}
     return [one for one in group.explanations if id(one) not in left_out]
@@ -246,7 +243,7 @@ def _exemplary(group: _Group, ranked: list[Finding]) -> list[Record]:
 
 def _measures(group: _Group) -> tuple[str, ...]:
     """Measures that would have prevented the event. Those that only help some records come last, marked as such."""
-    of_parts = [one["prevented_by"] for one in group.explanations if one["prevented_by"]]
+    of_parts = [one.prevented_by for one in group.explanations if one.prevented_by]
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
     whole = [measure for measure in measures if all(measure in part for part in of_parts)]
     return *whole, *(f"for some of the records {measure}" for measure in measures if measure not in whole)
@@ -259,57 +256,48 @@ def _finding_order(finding: Finding) -> tuple[Any, ...]:
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
     """The lost ranges, most records first, without those that the brokers' logs and the clients' view share."""
-    named = [one for one in group.explanations if one["lost"] is not None]
-    explained = {name for one in named for name in one["findings"]}
-    found = [(_has_lost_write(one, group), LostRange(**one["lost"])) for one in named]
+    explained = {name for one in group.explanations if one.lost is not None for name in one.findings}
+    found = [(_has_lost_write(one, group), one.lost) for one in group.explanations if one.lost is not None]
     found.sort(key=lambda one: (not one[0], -one[1].count))
     unexplained = [one for name, one in group.findings.items() if name not in explained and one.rule in LOSSES]
     for finding in sorted(unexplained, key=_loss_order):
-        found.append((finding.rule == LOSSES[0], range_of(finding)))
+        found.append((finding.rule == LOSSES[0], LostRange.of(finding)))
     # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
     ranges: list[LostRange] = []
     for is_lost_write, lost in found:
-        if is_lost_write or not any(_overlap(lost, other) for other in ranges):
+        if is_lost_write or not any(lost.overlaps(other) for other in ranges):
             ranges.append(lost)
     return tuple(sorted(ranges, key=lambda lost: (-lost.count, lost.topic, lost.partition, lost.first or 0)))
 
 
-def _has_lost_write(explanation: Record, group: _Group) -> bool:
-    return any(group.findings[name].rule == LOSSES[0] for name in explanation["findings"] if name in group.findings)
-
-
-def _overlap(one: LostRange, other: LostRange) -> bool:
-    if (one.topic, one.partition) != (other.topic, other.partition):
-        return False
-    if one.first is None or one.last is None or other.first is None or other.last is None:
-        return True
-    return one.first <= other.last and other.first <= one.last
+def _has_lost_write(explanation: Explained, group: _Group) -> bool:
+    return any(group.findings[name].rule == LOSSES[0] for name in explanation.findings if name in group.findings)
 
 
 def _order(incident: Incident) -> tuple[Any, ...]:
     """Breaches first, then losses, then incidents with a known cause, then those with more records."""
-    worst = incident.rules[0]["rule"] if incident.rules else "lost-write"
+    worst = incident.rules[0].rule if incident.rules else "lost-write"
     gravity, _, position = rank(worst, incident.severity)
-    records = incident.records or sum(rule["records"] for rule in incident.rules[:1])
-    has_no_cause = not incident.has_known_cause
+    records = incident.records or sum(rule.records for rule in incident.rules[:1])
+    has_no_cause = not incident.is_known
     return gravity, not incident.lost, has_no_cause, position, -records, incident.findings[:1], incident.headline
 
 
-def truncated_commits(truncation: Record, explanation: Record) -> bool:
+def truncated_commits(truncation: Explained, explanation: Explained) -> bool:
     """Whether an explained truncation removed the commits of an explanation of lost or vanished commits.
 
     The log with another commit of the group was truncated by a leader change between the lost commit and the next
     assignment, and the coordinator did not remove the commit.
     """
-    if explanation["cause"] not in LOST_COMMITS or truncation["findings"]:
+    if explanation.cause not in LOST_COMMITS or truncation.findings:
         return False
-    lost_at, chain = decisive_fact(truncation["chain"]), explanation["chain"]
-    if lost_at is None or any(fact["kind"] == "removed" for fact in chain):
+    lost_by, chain = decisive_fact(truncation.chain), explanation.chain
+    if lost_by is None or lost_by.time is None or any(fact.kind == "removed" for fact in chain):
         return False
-    logs = {PurePosixPath(fact["source"]).parent.name for fact in chain if fact["byte"] is not None}
-    by_clients = [fact for fact in chain if fact["byte"] is None and fact["kind"] in ("committed", "assigned")]
-    recorded = [fact["time"] for fact in by_clients if fact["time"] is not None]
-    if not recorded or lost_at.get("partition") not in logs:
+    logs = {PurePosixPath(fact.source or "").parent.name for fact in chain if fact.byte is not None}
+    by_clients = [fact for fact in chain if fact.byte is None and fact.kind in ("committed", "assigned")]
+    recorded = [fact.time for fact in by_clients if fact.time is not None]
+    if not recorded or lost_by.partition not in logs:
         return False
     until = max(recorded) if len(recorded) > 1 else MAX_INT64 - SECOND
-    return bool(min(recorded) - SECOND <= lost_at["time"] <= until + SECOND)
+    return min(recorded) - SECOND <= lost_by.time <= until + SECOND

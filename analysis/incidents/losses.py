@@ -39,7 +39,7 @@ class ExplainedRange(NamedTuple):
 class ExplainedFindings(NamedTuple):
     """Findings with one explanation."""
 
-    findings: Sequence[Finding]
+    findings: list[Finding]
     lost: Lost | None  # the range that is explained, if they are losses
     explanation: Explanation
 

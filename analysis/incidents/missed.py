@@ -85,10 +85,10 @@ def _truncation_of(p: Partition, offset: int, earlier: Record | None, losses: Lo
         return None
     for lost, explanation in losses:
         if lost.first <= offset <= lost.last and earlier["value"] in lost.values:
-            return None if explanation.cause == "unknown" else explanation
+            return explanation if explanation.is_known else None
     truncated = Lost(p.topic, p.partition, offset, offset, 1, values=(earlier["value"],), written=earlier["time"])
     explanation = causes.explain_loss(p.timeline, truncated)
-    return None if explanation.cause == "unknown" else explanation
+    return explanation if explanation.is_known else None
 
 
 def _group_events(p: Partition, members: Sequence[str]) -> pl.DataFrame:

@@ -72,6 +72,6 @@ def explain_misread(p: Partition, finding: Finding) -> Explanation | None:
         offsets = p.entries.filter(within & pl.col("value").is_in(finding.values))["offset"].unique().sort().to_list()
     for offset in offsets:
         explanation = causes.explain_misread(p.timeline, offset, is_read=finding.rule != "log-corruption")
-        if explanation.cause != "unknown":
+        if explanation.is_known:
             return explanation
     return None

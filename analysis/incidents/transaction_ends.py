@@ -23,7 +23,7 @@ from ..partitions.partition import Partition, once
 from ..timelines.facts import MS
 from ..transactions.pieces import ABSENT, Pieces
 from ..wording import brokers
-from .incident import MAX_TEXT
+from .incident import MAX_TEXT, Explained
 
 Record = dict[str, Any]
 
@@ -50,7 +50,7 @@ def explain_aborted(p: Partition, finding: Finding) -> Explanation | None:
     if part is None or part.record["value"] not in finding.values or part.ending_marker is None:
         return None
     found = _explain_part(p, part) if part.ending_marker["outcome"] == "abort" else None
-    return None if found is None or found.cause == "unknown" else found
+    return found if found is not None and found.is_known else None
 
 
 def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
@@ -63,12 +63,12 @@ def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
     return pieces._replace(odd=pieces.odd.with_columns(explanation=pl.Series(texts, dtype=pl.String)))
 
 
-def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tuple[Finding, list[Record]]:
-    """A torn transaction with the causes of its pieces, and their records as of explaining.explain."""
-    about = {"findings": [finding.id], "says": finding.sentence[:MAX_TEXT], "lost": None}
-    records = [{**about, **json.loads(text)} for text in explanations]
-    known = dict.fromkeys(record["cause"] for record in records if record["cause"] != "unknown")
-    return replace(finding, cause=", ".join(known) or None), records
+def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tuple[Finding, list[Explained]]:
+    """A torn transaction with the causes of its pieces, and their explanations."""
+    found = [Explanation.from_record(json.loads(text)) for text in explanations]
+    explained = [Explained(**vars(one), sentence=finding.sentence[:MAX_TEXT], findings=(finding.id,)) for one in found]
+    known = dict.fromkeys(one.cause for one in explained if one.is_known)
+    return replace(finding, cause=", ".join(known) or None), explained
 
 
 def _explain_part(p: Partition, part: TransactionPart) -> Explanation | None:

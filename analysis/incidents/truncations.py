@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Any
 
 import polars as pl
 
 from ..causes import explain_loss
-from ..causes.cases import Explanation, Lost
+from ..causes.cases import Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
 from ..partitions.evidence import started_ms
@@ -18,18 +17,18 @@ from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import MS, OUT_OF_RANGE, SECOND
 from ..timelines.timeline import LogEnd, Term, Timeline
 from ..wording import brokers, span, utc_text
+from .incident import Explained
 
-Record = dict[str, Any]
 ELECTIONS = ("elected", "elected-unclean")  # kinds of facts from controllers
 
 
-def is_election(record: Record) -> bool:
-    """Whether a record explains an unclean election with an unknown truncation."""
-    return bool(record["chain"]) and all(fact.get("kind") in ELECTIONS for fact in record["chain"])
+def is_election(explained: Explained) -> bool:
+    """Whether an unclean election with an unknown truncation is explained."""
+    return bool(explained.chain) and all(fact.kind in ELECTIONS for fact in explained.chain)
 
 
-def explain_truncations(p: Partition) -> list[Record]:
-    """One record, as in verdict.json, for each range of offsets that was truncated, if the partition has no sends.
+def explain_truncations(p: Partition) -> list[Explained]:
+    """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
     Also one for each unclean election if no collected log can show what it truncated.
 
@@ -38,14 +37,14 @@ def explain_truncations(p: Partition) -> list[Record]:
     """
     if p.timeline is None or len(p.sends):
         return []
-    records = [*_explain_cuts(p.timeline, started_ms(p.settings))]
-    explained = {fact["epoch"] for record in records for fact in record["chain"] if "epoch" in fact}
-    records += _unclean_elections(p.timeline, explained)
+    explained = [*_explain_cuts(p.timeline, started_ms(p.settings))]
+    epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
+    explained += _unclean_elections(p.timeline, epochs)
     is_judged = p.topic.startswith("__") or p.context.height > 0
-    return [record for record in records if record["cause"] != "unknown"] if is_judged else records
+    return [one for one in explained if one.is_known] if is_judged else explained
 
 
-def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Record]:
+def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
     topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     # The longest first, as an incident of several is named by its first.
     for (first, end), alike in sorted(_cuts(timeline, started).items(), key=lambda cut: cut[0][0] - cut[0][1]):
@@ -54,14 +53,13 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Record]:
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
-        found, time = explain_loss(timeline, lost).record(), alike[0].time
+        found, time = explain_loss(timeline, lost), alike[0].time
         # The facts of a known cause date the truncation.
-        is_undated = found["cause"] != "unknown" or started is None or time is None
+        is_undated = found.is_known or started is None or time is None
         when = "" if is_undated else f"; truncated at {utc_text((started or 0) + (time or 0) // MS)}"
         text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded{when}"
-        truncated = {"topic": topic, "partition": partition, "first": first, "last": end - 1}
-        about: Record = {"findings": [], "event": event, "says": text, "lost": None, "truncated": truncated}
-        yield {**about, **found}
+        truncated = OffsetRange(topic, partition, first, end - 1)
+        yield Explained(**vars(found), sentence=text, event=event, truncated=truncated)
 
 
 def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
@@ -107,8 +105,8 @@ def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEn
     return led[-1] if is_certain else None
 
 
-def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Record]:
-    """One record for each unclean election, if no file of an electable broker shows the records that it removed."""
+def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Explained]:
+    """An explanation for each unclean election, if no file of an electable broker shows the records that it removed."""
     logs = timeline.replica_logs
     collected = {*logs.extents["broker"]}
     for term in timeline.terms.values():
@@ -121,8 +119,8 @@ def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Reco
         in_sync = " or ".join(f"broker {name}" for name in sorted(electable)) or "a broker"
         event = f"broker {term.leader}, which was not in sync, was elected leader of {logs.name} in epoch {term.epoch}"
         text = f"{event}; the {missing} of {in_sync}, which was in sync, would show which records it lacked"
-        found = Explanation("unclean-election", elected, no_unclean_election(timeline, term.time), CITATION)
-        yield {"findings": [], "event": event, "says": text, "lost": None, **found.record()}
+        prevented_by = tuple(no_unclean_election(timeline, term.time))
+        yield Explained("unclean-election", tuple(elected), prevented_by, CITATION, sentence=text, event=event)
 
 
 def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:

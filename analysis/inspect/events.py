@@ -6,6 +6,7 @@ The same facts as in the chains of causes (timelines/timeline.py), all of them, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -26,7 +27,6 @@ from ..timelines.timeline import Term, Timeline
 from ..wording import plural, some
 
 Row = dict[str, Any]
-Record = dict[str, Any]
 MAX_PARTITIONS = 8  # named
 MAX_READERS = 8
 TRANSACTION = "transaction"  # kind of the facts
@@ -174,26 +174,25 @@ def _in_log(p: Partition, sentence: str, offset: int | None, file: str | None, b
     return Fact(sentence, TRANSACTION, source=file, byte=byte, partition=p.name, offset=offset)
 
 
-def events_of_partition(p: Partition) -> list[Record]:
-    """Moments of a partition: kind, says, time (ns since the start, or None), source with line or byte, place, also,
-    and the fact's other data (facts.ABOUT).
+def events_of_partition(p: Partition) -> list[Fact]:
+    """The events of a partition as facts.
 
-    Kinds, coarser than those of facts: topic (deleted or created), election, leader, isr, truncation, noop, log, died,
-    started, unfenced, controller, fault, reassignment, retention, compaction, group, transaction, snapshot. Undated
-    moments come last.
+    Kinds, coarser than those of facts elsewhere: topic (deleted or created), election, leader, isr, truncation, noop,
+    log, died, started, unfenced, controller, fault, reassignment, retention, compaction, group, transaction, snapshot.
+    Undated events come last.
     """
     if p.timeline is None:
         return []
-    moments: dict[Fact, Record] = {}
+    moments: dict[Fact, Fact] = {}
     of_groups = [Moment("group", fact) for fact in facts_of_groups(p)]
     of_transactions = [Moment("transaction", fact) for fact in facts_of_transactions(p)]
     of_snapshots = [] if p.replica_logs is None else _snapshots(p.replica_logs)
     for kind, fact, how_elected in [*_facts(p.timeline), *of_groups, *of_transactions, *of_snapshots]:
         merged = p.timeline.merged.get(fact, fact)
         sentence = f"{merged.sentence} [{how_elected}]" if how_elected else merged.sentence
-        moments.setdefault(merged, {**merged.record(), "kind": kind, "says": sentence})
+        moments.setdefault(merged, replace(merged, kind=kind, sentence=sentence))
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above, where no file has another.
-    return [moments[fact] for fact in sorted(moments, key=lambda fact: _order(moments[fact]["kind"], fact))]
+    return [moments[fact] for fact in sorted(moments, key=lambda fact: _order(moments[fact].kind, fact))]
 
 
 def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:

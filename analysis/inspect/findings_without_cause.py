@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from ...histories.tables import Finding
+from ..causes.cases import LostRange
+from ..incidents.incident import Explained
 from ..rules import RULES
 from ..wording import some
 
-Record = dict[str, Any]
 
-
-def unexplained_findings(findings: Iterable[Finding], causes: list[Record]) -> list[Finding]:
+def unexplained_findings(findings: Iterable[Finding], causes: Iterable[Explained]) -> list[Finding]:
     """The breaches that neither have a cause of their own nor belong to a loss that has one."""
-    explained = {name for cause in causes for name in cause["findings"]}
-    losses = [cause["lost"] for cause in causes if cause.get("lost")]
+    causes = list(causes)
+    explained = {name for cause in causes for name in cause.findings}
+    losses = [cause.lost for cause in causes if cause.lost]
     return [
         one
         for one in findings
         if one.severity == "violation"
         and explained.isdisjoint([one.id, *one.related])
-        and not any(_is_part_of(one, lost) for lost in losses)
+        and not (one.first_offset is not None and any(lost.overlaps(LostRange.of(one)) for lost in losses))
     ]
-
-
-def _is_part_of(finding: Finding, lost: Record) -> bool:
-    if finding.first_offset is None or (finding.topic, finding.partition) != (lost["topic"], lost["partition"]):
-        return False
-    last = finding.first_offset if finding.last_offset is None else finding.last_offset
-    return bool(finding.first_offset <= lost["last"] and lost["first"] <= last)
 
 
 def why_no_cause(breaches: Iterable[Finding], with_files: Collection[str]) -> list[str]:

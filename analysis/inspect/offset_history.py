@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
-from ...histories.tables import Evidence, Finding
+from ...histories.tables import Evidence, Finding, Locate
 from ..causes import explain_absence
 from ..causes.cases import Explanation, Lost
 from ..finding_order import worst_first
+from ..incidents.incident import Explained
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import listed
+from ..timelines.facts import Fact, listed
 from ..wording import quoted
 from .differences import cell
 from .events import commits_past, transaction_at
@@ -26,13 +27,37 @@ UNDECODED = "a record of a batch that is identical on all replicas (not decoded,
 Record = dict[str, Any]
 
 
-def offset_history(p: Partition, offset: int, findings: Sequence[Finding], causes: list[Record]) -> Record | None:
-    """All records about an offset; None if there are none.
+@dataclass(frozen=True)
+class OffsetHistory:
+    """All that is known about an offset."""
 
-    Keys: sent, read, found (facts with places); passed (by groups' commits); transaction (its facts); held (a row for
-    each snapshot and broker); led (the terms of the records' epochs); causes (that cover the offset); absence (the
-    legal reason, or None).
-    """
+    partition: str  # its label
+    offset: int
+    sent: list[Fact]
+    sent_left_out: int
+    read: list[Fact]
+    read_left_out: int
+    passed: list[Fact]  # by groups' commits
+    transaction: list[Fact]
+    found: list[Fact]  # the findings
+    found_left_out: int
+    held: list[Record]  # a row for each snapshot and broker
+    led: dict[int, str]  # who led the epochs of the records
+    causes: list[Explained]  # that cover the offset
+    absence: Explanation | None  # the legal reason why there is no record
+
+    def record(self) -> Record:
+        """The history as docs/verdict.md describes it."""
+        listed = ("sent", "read", "passed", "transaction", "found", "causes")
+        lists = {name: [one.record() for one in getattr(self, name)] for name in listed}
+        led = [{"epoch": epoch, "says": sentence} for epoch, sentence in self.led.items()]
+        return {**vars(self), **lists, "led": led, "absence": self.absence and self.absence.record()}
+
+
+def offset_history(
+    p: Partition, offset: int, locate: Locate, findings: Sequence[Finding] = (), causes: Sequence[Explained] = ()
+) -> OffsetHistory | None:
+    """The history of an offset, with its findings and causes; None if nothing is known about it."""
     sent = p.sends.filter(offset=offset).sort("invoked", "at")
     read = p.reads.filter(offset=offset, outcome="ok").sort("completed", "at")
     held = _replica_rows(p, offset)
@@ -45,25 +70,25 @@ def offset_history(p: Partition, offset: int, findings: Sequence[Finding], cause
     if not (len(sent) or len(read) or holders or found or covering or legal):
         return None
     epochs = {row["holds"]["epoch"] for row in held if row["holds"]} - {None} | _acknowledged_in(p, sent)
-    return {
-        "partition": p.label,
-        "offset": offset,
-        "sent": [_send_record(row) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
-        "sent_left_out": max(len(sent) - MAX_SHOWN, 0),
-        "read": [_read_record(row) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
-        "read_left_out": max(len(read) - MAX_SHOWN, 0),
-        "passed": [fact.record() for fact in commits_past(p, offset)[:MAX_SHOWN]],
-        "transaction": [fact.record() for fact in transaction_at(p, offset)],
-        "found": [found_record(one) for one in found[:MAX_SHOWN]],
-        "found_left_out": max(len(found) - MAX_SHOWN, 0),
-        "held": held,
-        "led": [_leader_record(p, epoch) for epoch in sorted(epochs)],
-        "causes": covering,
-        "absence": legal,
-    }
+    return OffsetHistory(
+        partition=p.label,
+        offset=offset,
+        sent=[_send_fact(row).located(locate) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
+        sent_left_out=max(len(sent) - MAX_SHOWN, 0),
+        read=[_read_fact(row).located(locate) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
+        read_left_out=max(len(read) - MAX_SHOWN, 0),
+        passed=commits_past(p, offset)[:MAX_SHOWN],
+        transaction=[fact.located(locate) for fact in transaction_at(p, offset)],
+        found=[found_fact(one) for one in found[:MAX_SHOWN]],
+        found_left_out=max(len(found) - MAX_SHOWN, 0),
+        held=held,
+        led={epoch: _leader_text(p, epoch) for epoch in sorted(epochs)},
+        causes=covering,
+        absence=legal and legal.located(locate),
+    )
 
 
-def _send_record(row: Record) -> Record:
+def _send_fact(row: Record) -> Fact:
     outcome = str(row["outcome"])
     key = f" with key {quoted(row['key'])}" if row["key"] is not None else ""
     sentence = f"{row['process']} sent {quoted(row['value'])}{key} at {row['invoked'] / 1e9:.3f} s"
@@ -73,16 +98,11 @@ def _send_record(row: Record) -> Record:
         sentence += ", never acknowledged, but found in the leader's log"
     else:
         sentence += {"fail": ", which failed", "info": ", without a recorded outcome"}[outcome]
-    return {"says": sentence, "time": row["completed"] or row["invoked"], **_nowhere(row["at"])}
+    return Fact(sentence, time=row["completed"] or row["invoked"], place=row["at"])
 
 
-def _read_record(row: Record) -> Record:
-    sentence = f"{row['process']} read {quoted(row['value'])}"
-    return {"says": sentence, "time": row["completed"], **_nowhere(row["at"])}
-
-
-def _nowhere(place: int) -> Record:
-    return {"source": None, "line": None, "byte": None, "place": place}
+def _read_fact(row: Record) -> Fact:
+    return Fact(f"{row['process']} read {quoted(row['value'])}", time=row["completed"], place=row["at"])
 
 
 def _replica_rows(p: Partition, offset: int) -> list[Record]:
@@ -133,17 +153,14 @@ def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
     return {max(epochs) for time in times if (epochs := [epoch for at, epoch in began if at <= time])}
 
 
-def _leader_record(p: Partition, epoch: int) -> Record:
+def _leader_text(p: Partition, epoch: int) -> str:
     term = p.timeline.terms.get(epoch) if p.timeline else None
     if term is None or term.leader is None:
-        return {"epoch": epoch, "says": f"the leader of epoch {epoch} is not known"}
+        return f"the leader of epoch {epoch} is not known"
     begins = f" from offset {term.start} on" if term.start is not None else ""
     how = term.how_elected
     isr = f", ISR {listed(term.isr)}" if term.isr else ""
-    return {
-        "epoch": epoch,
-        "says": f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}",
-    }
+    return f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}"
 
 
 def is_at_offset(offset: int, finding: Finding) -> bool:
@@ -152,34 +169,30 @@ def is_at_offset(offset: int, finding: Finding) -> bool:
     return first is not None and first <= offset <= (first if last is None else last)
 
 
-def found_record(finding: Finding) -> Record:
-    """A finding as a fact, with the place of its first evidence, which is located later."""
+def found_fact(finding: Finding) -> Fact:
+    """A finding as a fact, with the source of its first evidence."""
     rule = finding.rule if finding.severity == "violation" else f"{finding.rule} ({finding.severity})"
     seen = finding.evidence[0] if finding.evidence else Evidence("")
-    location: Record = {"source": seen.source, "line": seen.line, "byte": seen.byte}
-    if seen.place is not None:
-        location["place"] = seen.place
-    return {"says": f"{rule}: {finding.sentence}", "time": None, **location}
+    return Fact(f"{rule}: {finding.sentence}", "", None, seen.source, seen.line, seen.byte)
 
 
-def covers(cause: Record, partition: str, offset: int, found: set[str]) -> bool:
+def covers(cause: Explained, partition: str, offset: int, found: set[str]) -> bool:
     """Whether a cause explains a loss or a truncation at the offset, or one of the findings (ids) that cover it."""
-    lost = cause.get("lost") or cause.get("truncated")
-    if lost and f"{lost['topic']}-{lost['partition']}" == partition and lost["first"] <= offset <= lost["last"]:
-        return True
-    return not found.isdisjoint(cause["findings"])
+    offsets = cause.offsets
+    is_there = offsets is not None and offsets.name == partition and offsets.contains(offset)
+    return is_there or not found.isdisjoint(cause.findings)
 
 
-def _topic_deletion(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Record | None:
+def _topic_deletion(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Explanation | None:
     """The topic's deletion as the cause; None if there was none, or the history has no record at the offset."""
     if not (p.generation and p.generation.deleted and (len(sent) or len(read))):
         return None
     changes = p.timeline.topic_changes if p.timeline else []
     facts = [fact for fact in changes if fact.kind == "topic-deleted"]
-    return Explanation("topic-deletion", facts, citation=DELETED).record()
+    return Explanation("topic-deletion", tuple(facts), citation=DELETED)
 
 
-def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
+def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Explanation | None:
     """The legal reason for the gap at the offset, or None."""
     if p.timeline is None:
         return None
@@ -188,4 +201,4 @@ def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Record | None:
     for row in known.iter_rows(named=True):
         lost = replace(lost, acks=frozenset([row["acks"]]), first_acked=row["completed"], place=row["at"])
     found = explain_absence(p.timeline, lost)
-    return None if found.cause == "unknown" else found.record()
+    return found if found.is_known else None

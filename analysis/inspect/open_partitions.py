@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -15,16 +15,17 @@ from ..batches import Unit, batches_of, by_unit
 from ..engines.local import Gathered, Progress, gather
 from ..engines.threads import on_all_cores
 from ..incidents.explaining import explain
+from ..incidents.incident import Explained
 from ..kernel import judge
 from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
 from ..results import Results
 from ..screened_batches import screen_batch
+from ..timelines.facts import Fact
 from ..verdict.severity import findings_of
 from ..wording import some
 
-Record = dict[str, Any]
 MAX_NAMES = 12
 NOT_SEARCHED = "Cycles and torn transactions are not searched here; `logjudge check` finds them."
 
@@ -91,14 +92,16 @@ class Inspected:
             raise UsageError(f"found {name}, which is not in this run, expected one of {known}")
         return self._partitions[name]
 
-    def judged(self, p: Partition) -> tuple[list[Finding], list[Record]]:
-        """A partition's findings, and their explanations, each fact with its file and line."""
+    def judged(self, p: Partition) -> tuple[list[Finding], list[Explained]]:
+        """A partition's findings and their explanations, with file and line of all evidence."""
         unproved = self._unproved.get(Unit(p.topic, p.partition))
         if unproved is not None and not unproved:
             return [], []
         # On a thread of polars' pool, where small queries are cheap.
         [(findings, causes)] = on_all_cores(lambda p: explain(p, findings_of(p, judge(p, unproved))), [p])
-        return findings, self.located({"causes": causes})["causes"]
+        locate = self.results.locator()
+        found = [replace(one, evidence=[item.located(locate) for item in one.evidence]) for one in findings]
+        return found, [cause.located(locate) for cause in causes]
 
     def not_searched(self) -> list[str]:
         """A sentence for a run that may have findings of rules on the whole run, which these commands do not judge."""
@@ -121,11 +124,10 @@ class Inspected:
         beside = damage.filter(damage["kind"].is_in(["left-out", "leftover"]))
         return [f"{row['source']}: {row['reason']}" for row in beside.iter_rows(named=True)]
 
-    def located(self, record: Record) -> Record:
-        """The record, with its places of the history replaced by file and line."""
-        facts = list(_facts(record))
-        self.results.locate(facts)
-        return record
+    def located(self, facts: Iterable[Fact]) -> list[Fact]:
+        """The facts with the file and line of their places in the history."""
+        locate = self.results.locator()
+        return [fact.located(locate) for fact in facts]
 
 
 def _with_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
@@ -139,15 +141,3 @@ def _with_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
             for unit, rows in by_unit(pl.concat(frames)):
                 gathered.units.add(unit, table, rows)
     return unproved
-
-
-def _facts(value: Any) -> Any:
-    """All dicts in a value, at any depth, that have a place."""
-    if isinstance(value, dict):
-        if "place" in value:
-            yield value
-        for inner in value.values():
-            yield from _facts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _facts(inner)

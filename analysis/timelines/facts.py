@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ...histories.tables import MAX_INT64, Evidence
+from ...histories.tables import MAX_INT64, Evidence, Locate
 from ..replicas.replica_logs import ReplicaLogs
 
 SECOND, MS = 1_000_000_000, 1_000_000  # ns
@@ -25,7 +25,7 @@ class Fact:
     """
 
     sentence: str
-    kind: str
+    kind: str = ""  # empty in results of early versions, and for what is no event
     time: int | None = None  # ns since the start of the run, on the history's clock
     source: str | None = None
     line: int | None = None
@@ -56,13 +56,37 @@ class Fact:
     def record(self) -> dict[str, Any]:
         """The fact as JSON values: its sentence, time (ns) and source, and the fields of ABOUT that are set.
 
-        Sets become sorted lists. `also` has the records of the other sources, if there are any.
+        Sets become sorted lists. `place` is there until it is located, and `also` if there are other sources.
         """
         record: dict[str, Any] = {"says": self.sentence, "time": self.time, "source": self.source, "line": self.line}
-        record |= {"byte": self.byte, "place": self.place}
-        known = {name: value for name in ABOUT if (value := getattr(self, name)) is not None}
+        record |= {"byte": self.byte} | ({} if self.place is None else {"place": self.place})
+        about = ABOUT if self.kind else ABOUT[1:]
+        known = {name: value for name in about if (value := getattr(self, name)) is not None}
         record |= {name: sorted(value) if isinstance(value, frozenset) else value for name, value in known.items()}
         return {**record, "also": [fact.record() for fact in self.also]} if self.also else record
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> Fact:
+        """The fact from its `record`."""
+        source = (record["time"], record["source"], record["line"], record["byte"], record.get("place"))
+        about: dict[str, Any] = {name: record[name] for name in ABOUT[1:] if name in record}
+        about |= {name: frozenset(about[name]) for name in ("brokers", "isr") if name in about}
+        also = tuple(map(Fact.from_record, record.get("also", ())))
+        return Fact(record["says"], record.get("kind", ""), *source, **about, also=also)
+
+    def located(self, locate: Locate) -> Fact:
+        """The fact with the file and line of its place in the history."""
+        if self.place is None and not self.also:
+            return self
+        source, line = (self.source, self.line) if self.place is None else locate(self.place)
+        also = tuple(fact.located(locate) for fact in self.also)
+        return replace(self, source=source, line=line, place=None, also=also)
+
+    @property
+    def source_text(self) -> str:
+        """The source as file:line, or as the byte in the file; all files that have it."""
+        where = f":{self.line}" if self.line is not None else "" if self.byte is None else f" byte {self.byte}"
+        return "; ".join([f"{self.source or ''}{where}", *(fact.source_text for fact in self.also)])
 
 
 def is_end_of_process(died: Fact) -> bool:

@@ -87,7 +87,7 @@ def report_of(results: Results, engine: str) -> dict[str, Any]:
             "span_ns": _span(results),
         },
         "findings": worst_rows_first(findings).head(MAX_FINDINGS).to_dicts(),
-        "causes": causes,
+        "causes": [cause.record() for cause in causes],
         "incidents": [incident.record() for incident in incidents_of(findings_in(findings), causes)],
     }
 

@@ -13,13 +13,12 @@ def when_of(incident: Incident, started_at: str | None) -> str:
 
     It lasts from the first acknowledgement of a lost record, or else the first decisive fact, to its last fact.
     """
-    facts = [fact for fact in incident.chain if fact["time"] is not None]
-    decisive = [fact for fact in facts if fact.get("kind") in DECISIVE]
-    times = [lost.first_acked for lost in incident.lost if lost.first_acked is not None]
-    times = times or [fact["time"] for fact in decisive or facts]
+    dated = [fact.time for fact in incident.chain if fact.time is not None]
+    decisive = [fact.time for fact in incident.chain if fact.time is not None and fact.kind in DECISIVE]
+    times = [lost.first_acked for lost in incident.lost if lost.first_acked is not None] or decisive or dated
     if not times:
         return ""
-    first, last = min(times), max([min(times), *(fact["time"] for fact in facts)])
+    first, last = min(times), max([min(times), *dated])
     begin, end = (clock(started_at, time)[:-5] for time in (first, last))  # without milliseconds
     if not begin:
         return f"{first / 1e9:.1f} to {last / 1e9:.1f} s" if last > first else f"{first / 1e9:.1f} s"

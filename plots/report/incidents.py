@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from ...analysis.causes import title_of
-from ...analysis.causes.cases import LOSSES
-from ...analysis.incidents.incident import UNKNOWN, Incident
+from ...analysis.causes.cases import LOSSES, UNKNOWN, Explanation
+from ...analysis.incidents.incident import Incident
 from ...analysis.rules import RULES
-from ...analysis.timelines.facts import RESTART
+from ...analysis.timelines.facts import RESTART, Fact
 from ...analysis.timelines.fault_kinds import DEATHS
 from ...analysis.wording import either, nodes_of, plural, some
 from ...histories.settings import UNDATED
@@ -63,48 +63,45 @@ class RootCause:
 
 def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
     """The root cause of an incident, with its steps in seconds since `started_at` and as times of day."""
-
-    def root_cause(of: Incident | None, cause: str, chain: Sequence[Record], *proof: Any) -> RootCause:
-        return RootCause(of, cause, title_of(cause), *steps_of(chain, started_at), *proof)
-
-    readings = [
-        root_cause(None, one["cause"], one["chain"], one["prevented_by"], one["citation"], [], [])
-        for one in incident.readings
-    ]
-    when = when_of(incident, started_at)
-    about = (incident.prevented_by, incident.citation, incident.missing, readings, when)
-    return root_cause(incident, incident.cause, incident.chain, *about)
+    return replace(_root_cause(incident, started_at), incident=incident, when=when_of(incident, started_at))
 
 
-def steps_of(chain: Sequence[Record], started_at: str | None) -> tuple[list[Step], int]:
+def _root_cause(of: Explanation, started_at: str | None) -> RootCause:
+    readings = [_root_cause(one, started_at) for one in of.readings]
+    steps, left_out = steps_of(of.chain, started_at)
+    about = (of.prevented_by, of.citation, of.missing, readings)
+    return RootCause(None, of.cause, title_of(of.cause), steps, left_out, *about)
+
+
+def steps_of(chain: Sequence[Fact], started_at: str | None) -> tuple[list[Step], int]:
     """The steps of a chain in order of time, and the number left out."""
     facts = shown_facts(chain)
     return [step_of(fact, started_at or "") for fact in facts], len(chain) - len(facts)
 
 
-def shown_facts(chain: Sequence[Record]) -> list[Record]:
+def shown_facts(chain: Sequence[Fact]) -> list[Fact]:
     """The facts of a chain; if it is too long, those of the cluster and of as many whole partitions as fit."""
     if len(chain) <= MAX_STEPS:
         return list(chain)
-    many = Counter(fact.get("partition") for fact in chain)
+    many = Counter(fact.partition for fact in chain)
     room = MAX_STEPS - many.pop(None, 0)
     shown: set[str | None] = {None}
     for name, facts in many.items():
         if facts <= room or len(shown) == 1:
             shown.add(name)
             room -= facts
-    return [fact for fact in chain if fact.get("partition") in shown][: 2 * MAX_STEPS]
+    return [fact for fact in chain if fact.partition in shown][: 2 * MAX_STEPS]
 
 
 def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
     """An incident and its prevention in a sentence, and its citation; prevention and citation only if `cited`."""
     text, citation = incident.headline, ""
-    if incident.has_known_cause and cited:
+    if incident.is_known and cited:
         text += f". Prevented by {either(incident.prevented_by)}" if incident.prevented_by else ""
         citation = f" [{incident.citation}]" if incident.citation else ""
-    elif not incident.has_known_cause and incident.is_explained:
+    elif not incident.is_known and incident.is_explained:
         text += f"; {_unknown_cause(incident)}"
-    elif incident.lost and not incident.has_known_cause:
+    elif incident.lost and not incident.is_known:
         names = list(dict.fromkeys(lost.name for lost in incident.lost))
         text += f"; without broker files of {some(names)} the cause is not known"
     return text, citation
@@ -112,29 +109,19 @@ def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
 
 def _unknown_cause(incident: Incident) -> str:
     if incident.readings:
-        return "the evidence supports several causes: " + " and ".join(one["cause"] for one in incident.readings)
+        return "the evidence supports several causes: " + " and ".join(one.cause for one in incident.readings)
     return f"the cause is not known; missing evidence: {'; '.join(incident.missing[:3])}"
 
 
-def step_of(fact: Record, started_at: str) -> Step:
+def step_of(fact: Fact, started_at: str) -> Step:
     """A fact as a step, with its time in seconds and as time of day."""
-    time = fact["time"]
+    time = fact.time
     return Step(
         "" if time is None or started_at == UNDATED else f"{time / 1e9:.3f}",
         "" if time is None else clock(started_at, time),
-        fact["says"],
-        source_of(fact),
+        fact.sentence,
+        fact.source_text,
     )
-
-
-def source_of(fact: Record) -> str:
-    """The source of a fact: file:line, or the byte in the file; all files that have it."""
-    if fact.get("also"):
-        return "; ".join(source_of({**one, "also": None}) for one in (fact, *fact["also"]))
-    source = fact["source"] or ""
-    if fact["line"] is not None:
-        return f"{source}:{fact['line']}"
-    return f"{source} byte {fact['byte']}" if fact["byte"] is not None else source
 
 
 def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
@@ -145,10 +132,10 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     violations = [one for one in incidents if one.severity == "violation"]
     if not any(one.is_explained for one in violations):
         return []
-    unknown = [one for one in violations if not one.has_known_cause and (one.is_explained or one.lost)]
+    unknown = [one for one in violations if not one.is_known and (one.is_explained or one.lost)]
     causes: dict[str, Incident] = {}  # by its name, an incident of each cause, rather one with a loss
     for one in sorted(violations, key=lambda one: not one.lost):
-        if one.has_known_cause:
+        if one.is_known:
             causes.setdefault(one.cause, one)
     if not causes:
         return ["The cause is not known."]
@@ -257,7 +244,7 @@ def timeline(
 
     The least severe kinds are left out first, and of one kind the latest moments."""
     unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
-    known = [one for one in incidents if one.has_known_cause and (one.lost or one.number in unseen)]
+    known = [one for one in incidents if one.is_known and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     moments = [*_faults(figures)]
     for rank, entry in enumerate(listed, 1):
@@ -288,9 +275,7 @@ def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMom
     stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
     faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
-    dated = {
-        (fact["time"], fact["says"]): None for fact in facts if (fact.get("kind"), fact.get("broker")) not in faults
-    }
+    dated = {(fact.time, fact.sentence): None for fact in facts if (fact.kind, fact.broker) not in faults}
     return [RankedMoment(0, time, "fact", text) for time, text in dated if time is not None]
 
 

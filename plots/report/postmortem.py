@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 from markupsafe import escape
 
+from ...analysis.incidents.incident import Explained
 from ...analysis.incidents.joining import saved_incidents
 from ...analysis.incidents.truncations import is_election
 from ...analysis.rules import rules_of
@@ -297,8 +298,8 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     if not verdict["counts"].get("kept records") and not verdict["causes"]:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    causes = [one for one in verdict["causes"] if not one["findings"]]
-    removals = [one.get("event", one["says"]) for one in causes if not is_election(one)]
+    causes = [Explained.from_record(one) for one in verdict["causes"] if not one["findings"]]
+    removals = [one.event or one.sentence for one in causes if not is_election(one)]
     elected = len(causes) - len(removals)
     more = ", …" if len(removals) > 1 else ""
     events = (

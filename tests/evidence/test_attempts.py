@@ -129,8 +129,8 @@ def test_a_committed_record_that_the_log_has_as_aborted(name: str, tmp_path: Pat
     results = judge_run(replace(run, settings=replace(run.settings, rules=("lost-write",))))
     [finding], [explanation] = results.findings().to_dicts(), results.causes()
     assert "the log still has it, but aborted: an ABORT marker at offset 4 on broker 1" in finding["sentence"]
-    assert explanation["cause"] == cause
-    assert not any("election" in text for text in explanation["missing"])
+    assert explanation.cause == cause
+    assert not any("election" in text for text in explanation.missing)
 
 
 def test_a_committed_record_that_no_log_has_was_not_aborted(tmp_path: Path) -> None:

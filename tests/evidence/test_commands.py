@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 from command_line import invoke, json_lines, verdict_in
+from logjudge.analysis.causes.cases import LostRange
+from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.tables import Finding
@@ -134,8 +136,7 @@ def test_findings_come_before_their_cause(unpacked: Unpack) -> None:
 
 
 def test_each_kind_of_breach_has_its_reason_for_no_cause() -> None:
-    lost = {"topic": "t", "partition": 0, "first": 5, "last": 9}
-    causes = [{"findings": ["lost-write/t-0/0"], "lost": lost}]
+    causes = [Explained("unknown", sentence="", findings=("lost-write/t-0/0",), lost=LostRange("t", 0, 5, 9, 5, None))]
     explanations = [
         Finding("lost-write", "", "t", 0, first_offset=5, last_offset=9, id="lost-write/t-0/0"),
         Finding("realtime-order", "", "t", 0, related=["lost-write/t-0/0"]),

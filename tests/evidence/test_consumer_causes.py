@@ -182,7 +182,7 @@ def test_a_position_beyond_a_truncation_skips_what_is_written_there(events, earl
 
 def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() -> None:
     elected = Fact("an election", "elected", 3)
-    truncation = Explanation("unclean-election", [elected], ["unclean.leader.election.enable=false"])
+    truncation = Explanation("unclean-election", (elected,), ("unclean.leader.election.enable=false",))
     found = explained([READ, ("g1", "poll", 5, 6)], replace(MISSED, earlier=EARLIER, truncation=truncation))
     assert elected in found.chain
     assert found.prevented_by[0] == "unclean.leader.election.enable=false"

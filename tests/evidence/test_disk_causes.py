@@ -133,10 +133,10 @@ def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
         "in snapshot after"
     )
     own_log = "starting the broker with its own newest log instead of an older copy or an empty disk"
-    assert explained.prevented_by == [own_log]
+    assert explained.prevented_by == (own_log,)
     # Broker 2 was in sync as well, and still had the record.
     both = rolled_back(*KILLED[1:], changes=[*JOINS[:2], (7, {"leader": 1}), *AGAIN])
-    assert both.prevented_by == [own_log, "starting broker 2, in sync and with the records, before broker 1"]
+    assert both.prevented_by == (own_log, "starting broker 2, in sync and with the records, before broker 1")
 
 
 @pytest.mark.parametrize(

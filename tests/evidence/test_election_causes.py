@@ -148,9 +148,8 @@ def test_an_unclean_election_that_the_configuration_forbids_was_forced():
     sentences = [fact.sentence for fact in explained.chain]
     forbidden = sentences.index("unclean.leader.election.enable=false for the topic")
     assert "elected broker 2" in sentences[forbidden + 1]
-    assert explained.prevented_by == [
-        "no unclean election by an operator (unclean.leader.election.enable is already false)"
-    ]
+    measure = "no unclean election by an operator (unclean.leader.election.enable is already false)"
+    assert explained.prevented_by == (measure,)
 
 
 def test_a_second_replica_in_sync_helps_only_where_the_leader_was_alone():
@@ -227,8 +226,8 @@ def test_acks_all_alone_prevents_little_where_the_leader_may_be_alone():
     def measures(**config):
         return explain_loss(timeline(AFTER, meta=TWO_LEADS, config=config), lost(acks="1")).prevented_by
 
-    assert measures() == ["acks=all together with min.insync.replicas=2"]
-    assert measures(**{"min.insync.replicas": 2}) == ["acks=all"]
+    assert measures() == ("acks=all together with min.insync.replicas=2",)
+    assert measures(**{"min.insync.replicas": 2}) == ("acks=all",)
 
 
 def test_the_chain_has_why_the_others_were_gone():

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from campaign import IS_CAMPAIGN
 from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
@@ -123,7 +124,7 @@ CASES = {
 }
 
 
-def causes(folder: Path, *rules: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def causes(folder: Path, *rules: str) -> tuple[list[dict[str, Any]], list[Explained]]:
     """The findings of a run, judged by some rules, and their explanations."""
     run = open_run(folder)
     results = judge_run(run.with_settings(rules=rules))
@@ -136,10 +137,10 @@ def test_the_cause_of_an_ending(name: str, tmp_path: Path) -> None:
     folder = write_run(tmp_path, dict(enumerate(case.logs)), case.events, case.steps)
     findings, explanations = causes(folder, case.rule)
     [finding, *_] = [one for one in findings if one["partition"] == 0]
-    [explanation] = [one for one in explanations if finding["id"] in one["findings"]]
-    assert explanation["cause"] == case.cause
+    [explanation] = [one for one in explanations if finding["id"] in one.findings]
+    assert explanation.cause == case.cause
     assert finding["cause"] == (None if case.cause == "unknown" else case.cause)
-    sentences = iter(explanation["missing"] or [fact["says"] for fact in explanation["chain"]])
+    sentences = iter(explanation.missing or [fact.sentence for fact in explanation.chain])
     for part in case.in_chain:
         assert any(part in sentence for sentence in sentences), part
 
@@ -156,10 +157,10 @@ def test_a_late_write_to_real_brokers_is_named(name: str, rules: set[str], tmp_p
     [run] = tmp_path.iterdir()
     findings, explanations = causes(run, *RULES)
     assert {(one["rule"], one["cause"]) for one in findings} == {(rule, "late-write") for rule in rules}
-    [late, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "records"]
-    assert (late["partition"], late["offset"]) == ("x-0", 4)
-    [decided, *_] = [fact for one in explanations for fact in one["chain"] if fact["kind"] == "decided"]
-    assert (decided["source"], decided["byte"]) == (
+    [late, *_] = [fact for one in explanations for fact in one.chain if fact.kind == "records"]
+    assert (late.partition, late.offset) == ("x-0", 4)
+    [decided, *_] = [fact for one in explanations for fact in one.chain if fact.kind == "decided"]
+    assert (decided.source, decided.byte) == (
         "brokers/1/data/__transaction_state-0/00000000000000000000.log",
         591,  # the PrepareAbort record; CompleteAbort is at byte 714
     )
@@ -174,9 +175,9 @@ def test_a_damaged_copy_of_transaction_state_proves_no_loss(tmp_path: Path) -> N
     data[-20] ^= 1
     segment.write_bytes(data)
     _, explanations = causes(folder, case.rule)
-    [missing] = [one["missing"] for one in explanations if one["cause"] == "unknown"]
+    [missing] = [one.missing for one in explanations if one.cause == "unknown"]
     assert any("an undamaged copy of __transaction_state" in text for text in missing)
-    assert {one["cause"] for one in explanations} == {"unknown"}
+    assert {one.cause for one in explanations} == {"unknown"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_a_coordinator_with_another_clock_leads_to_no_other_cause(shift: int, tm
         folder = write_run(tmp_path / str(number), dict(enumerate(case.logs)), case.events, steps)
         findings, explanations = causes(folder, case.rule)
         first = [one["id"] for one in findings if one["partition"] == 0][:1]
-        found = {one["cause"] for one in explanations if one["findings"] == first}
+        found = {one.cause for one in explanations if list(one.findings) == first}
         assert found <= {case.cause, "unknown"}
 
 
@@ -228,7 +229,7 @@ def test_a_read_and_the_torn_transaction_of_its_record_are_one_incident(tmp_path
     results = judge_run(run.with_settings(rules=("aborted-read", "torn-transaction")))
     [incident] = incidents_of(findings_in(results.findings().filter(severity="violation")), results.causes())
     assert incident.cause == "late-write"
-    assert [one["rule"] for one in incident.rules] == ["aborted-read", "torn-transaction"]
+    assert [one.rule for one in incident.rules] == ["aborted-read", "torn-transaction"]
     assert "torn-transaction of the same transactions" in incident.headline
 
 
@@ -237,7 +238,7 @@ def test_records_behind_a_hanging_transaction_are_no_incident_of_their_own(tmp_p
     found = results.findings().filter(severity="violation")
     incidents = incidents_of(findings_in(found), results.causes())
     assert {one.cause for one in incidents} == {"late-write"}
-    assert {tuple(rule["rule"] for rule in one.rules) for one in incidents} == {("hanging-transaction", "unseen")}
+    assert {tuple(rule.rule for rule in one.rules) for one in incidents} == {("hanging-transaction", "unseen")}
 
 
 def late_values(scenario: Scenario) -> set[str]:
@@ -288,9 +289,9 @@ def test_late_writes_are_those_of_the_simulator(tmp_path: Path) -> None:
         findings, explanations = causes(folder, *RULES)
         run = Inspected(folder)
         for one in explanations:
-            if one["cause"] == "late-write":
-                [records] = [fact for fact in one["chain"] if fact["kind"] == "records"]
-                assert value_at(run, records["partition"], records["offset"]) in late
+            if one.cause == "late-write":
+                [records] = [fact for fact in one.chain if fact.kind == "records"]
+                assert value_at(run, str(records.partition), records.offset) in late
         for finding in findings:
             first = value_at(run, f"orders-{finding['partition']}", finding["first_offset"])
             assert (first in late) == (finding["cause"] == "late-write"), (scenario.name, finding["sentence"])
@@ -334,9 +335,9 @@ def test_an_emptied_transaction_state_explains_a_hanging_transaction(name: str, 
         state.mkdir(parents=True)
         (state / SEGMENT).touch()
     _, explanations = causes(folder, "hanging-transaction")
-    assert {one["cause"] for one in explanations} == {cause}
+    assert {one.cause for one in explanations} == {cause}
     if cause != "unknown":
-        assert "are empty (brokers 0, 1, 2)" in explanations[0]["chain"][0]["says"]
+        assert "are empty (brokers 0, 1, 2)" in explanations[0].chain[0].sentence
 
 
 def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path:
     state.mkdir()
     (state / SEGMENT).touch()
     _, explanations = causes(folder, "hanging-transaction")
-    assert {one["cause"] for one in explanations} == {"unknown"}
+    assert {one.cause for one in explanations} == {"unknown"}
 
 
 @pytest.mark.parametrize(("text", "number"), [("t", 116 % 50), ("transfer-1", 21), ("polygenelubricants", 0)])

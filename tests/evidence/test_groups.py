@@ -282,9 +282,9 @@ def test_timelines_show_the_owners_of_kip_848(tmp_path: Path) -> None:
     write_group_of_kip_848(tmp_path, owns("c", 1, [0]), owns("c", 0, []), owns("d", 2, [0]))
     write_group_log(tmp_path / "brokers" / "1" / "data" / "x-0", [(b"k", b"a"), (b"k", b"b")])
     shown = [
-        moment["says"]
+        moment.sentence
         for moment in events_of_partition(Inspected(tmp_path).partition("x-0"))
-        if moment["kind"] == "group"
+        if moment.kind == "group"
     ]
     assert [re.sub(r"\(.*?\)", "()", text) for text in shown] == [
         "c () of group g owned x-0 in member epoch 1",
@@ -305,7 +305,7 @@ def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
     assert "group strangers committed orders-0@1000000" in beyond["sentence"]
     opened = Inspected(folder)
     moments = [
-        moment["says"] for moment in events_of_partition(opened.partition("orders-0")) if moment["kind"] == "group"
+        moment.sentence for moment in events_of_partition(opened.partition("orders-0")) if moment.kind == "group"
     ]
     assert moments == ["group strangers committed orders-0@1000000, the last of 1 commit"]
 

@@ -110,11 +110,12 @@ def test_an_offset_that_is_not_decoded_is_reported_as_present(unpacked, monkeypa
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     opened = Inspected(tmp_path)
     p = opened.partition("orders-0")
-    history = offset_history(p, int(p.replica_logs.identical["first_offset"][0]), [], [])
-    assert {row["why_not"] for row in history["held"]} == {UNDECODED}
-    assert history["absence"] is None
+    locate = opened.results.locator()
+    history = offset_history(p, int(p.replica_logs.identical["first_offset"][0]), locate)
+    assert {row["why_not"] for row in history.held} == {UNDECODED}
+    assert history.absence is None
     beyond = int(p.replica_logs.batches["last_offset"].max()) + 1
-    assert offset_history(p, beyond, [], []) is None
+    assert offset_history(p, beyond, locate) is None
 
 
 def test_explained_offsets_are_decoded_beside_a_history(unpacked, monkeypatch, tmp_path):
@@ -123,8 +124,9 @@ def test_explained_offsets_are_decoded_beside_a_history(unpacked, monkeypatch, t
     (folder / "history.jsonl").write_text('{"process": "p", "op": 0, "f": "poll", "type": "invoke", "time": 0}\n')
     monkeypatch.setenv("LOGJUDGE_LARGE_BYTES", "1")
     for offset in (None, 40):
-        p = Inspected(folder, offset=offset).partition("orders-0")
-        holds = [row["holds"] for row in offset_history(p, 40, [], [])["held"]]
+        opened = Inspected(folder, offset=offset)
+        history = offset_history(opened.partition("orders-0"), 40, opened.results.locator())
+        holds = [row["holds"] for row in history.held]
         assert [one is not None and one["value"] is not None for one in holds] == [offset is not None] * len(holds)
 
 

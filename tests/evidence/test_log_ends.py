@@ -115,7 +115,7 @@ def test_a_shrunk_scenario_of_a_search_has_the_cause_that_the_search_names(tmp_p
     seed, text = explore(space, range(200), (invariant,), stop=True).first[invariant]
     small, _ = shrink(space.scenario(seed), invariant)
     found = judge_run(open_run(write_bundle(small, tmp_path / "run").folder)).causes()
-    assert {one["cause"] for one in found} == {"high-watermark-truncation"}
+    assert {one.cause for one in found} == {"high-watermark-truncation"}
     assert "high-watermark-truncation" in text
 
 
@@ -220,9 +220,9 @@ def test_a_leader_that_led_again_or_was_cut_lost_the_records_itself(faults, abou
 def test_a_second_replica_prevents_the_loss_of_the_only_one():
     faults = (fault("shutdown", "1", 8), cut(1, 1), RESTART)
     own_log = "starting the broker with its own log as it was when it stopped, without cutting it"
-    assert explained(*faults).prevented_by == [own_log]
+    assert explained(*faults).prevented_by == (own_log,)
     one = explained(*faults, replicas=("1",))
-    assert one.prevented_by == [own_log, "a second replica (replication.factor)"]
+    assert one.prevented_by == (own_log, "a second replica (replication.factor)")
     sentences = [fact.sentence for fact in one.chain]
     stopped, cut_off = "shutdown of broker 1 began", "the tail of orders-0 was cut off on broker 1, from offset 1 on"
     assert sentences.index(stopped) < sentences.index(cut_off)
@@ -239,8 +239,8 @@ def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, tmp_p
         lines = history.read_text().splitlines()
         history.write_text("".join(f"{line}\n" for line in lines if '"op":15,' not in line))
     found = judge_run(open_run(run)).causes()
-    assert [one["cause"] for one in found] == ["log-rolled-back"]
-    chain = json.dumps(found[0]["chain"])
+    assert [one.cause for one in found] == ["log-rolled-back"]
+    chain = json.dumps(found[0].record()["chain"])
     assert ("cut off on broker 3, from offset 2 on" in chain) == is_cut_recorded
     assert "begins epoch 2 at offset 2" in chain
-    assert "a second replica (replication.factor)" in found[0]["prevented_by"]
+    assert "a second replica (replication.factor)" in found[0].prevented_by

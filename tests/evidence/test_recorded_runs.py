@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -12,7 +13,7 @@ from functools import partial
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
-from logjudge.analysis.causes.cases import GROUP_EVENTS, Lost, Missed, Repeated, lost_of
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, Repeated, lost_of
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts
@@ -112,6 +113,7 @@ def test_each_loss_has_its_true_cause_and_a_chain_in_order(recorded, run_name):
         assert times == sorted(times)
         assert len(times) > 2
         assert all(fact.source or fact.place is not None for fact in explained.chain)
+        assert Explanation.from_record(json.loads(json.dumps(explained.record()))) == explained
 
 
 @pytest.mark.parametrize("name", ["backup-x", "unclean-election-a", "unclean-election-c", "unclean-election-m"])

@@ -63,7 +63,7 @@ def test_the_report_names_the_evidence_and_what_a_client_could_see(judged: tuple
 
 
 def test_places_of_one_file_are_in_the_order_of_its_lines() -> None:
-    incident = SimpleNamespace(findings=["lost-write/x-0/0"], has_known_cause=False, chain=())
+    incident = SimpleNamespace(findings=["lost-write/x-0/0"], is_known=False, chain=())
     evidence = [{"source": "history.jsonl", "line": line, "byte": None} for line in (754, 757, 755, 9)]
     report = {"findings": [{"id": "lost-write/x-0/0", "evidence": evidence}]}
     assert _where(report, incident) == " [history.jsonl:754, :755, :757]"  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ def test_while_two_brokers_lead_one_controllers_records_prove_no_cause():
     assert explained(leads("2", 9)).cause == "unclean-election"
     led = explained(leads("1", 7), leads("2", 9))
     assert led.cause == "unknown"
-    assert led.missing == ["a copy of the log of broker 1 or 2, which both led epoch 1, with the lost records"]
+    assert led.missing == ("a copy of the log of broker 1 or 2, which both led epoch 1, with the lost records",)
 
 
 def test_different_records_of_one_epoch_need_the_lines_of_their_leaders():
@@ -150,12 +150,12 @@ def test_a_split_brain_is_one_incident_with_its_consequences(run):
     (incident,) = _incidents(run)
     assert incident.cause == "split-brain"
     assert incident.headline.startswith("84 acknowledged writes were lost: orders-0 at offsets 50 to 133")
-    rules = [rule["rule"] for rule in incident.rules]
+    rules = [rule.rule for rule in incident.rules]
     assert rules[0] == "lost-write"
     assert {"epoch-order", "realtime-order", "nonmonotonic-send", "nonmonotonic-poll", "replica-divergence"} < {*rules}
-    times = [fact["time"] for fact in incident.chain if fact["time"] is not None]
+    times = [fact.time for fact in incident.chain if fact.time is not None]
     assert times == sorted(times)
-    led = [fact["broker"] for fact in incident.chain if fact["kind"] == "begins"]
+    led = [fact.broker for fact in incident.chain if fact.kind == "begins"]
     assert led == ["2", "1"]
 
 
@@ -165,7 +165,7 @@ def test_a_split_brain_without_a_client_history_is_one_incident(run, tmp_path):
     (folder / "history.jsonl").unlink()
     (incident,) = _incidents(folder)
     assert incident.cause == "split-brain"
-    assert {rule["rule"] for rule in incident.rules} == {"replica-divergence", "epoch-order"}
+    assert {rule.rule for rule in incident.rules} == {"replica-divergence", "epoch-order"}
 
 
 def test_without_the_leaders_lines_the_cause_is_unknown(run, tmp_path):

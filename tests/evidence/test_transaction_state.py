@@ -237,9 +237,9 @@ def test_a_hanging_transaction_of_a_real_run_is_found(hanging: Inspected) -> Non
 def test_the_story_of_a_transaction(hanging: Inspected) -> None:
     p = hanging.partition("orders-0")
     [offset] = p.sends.filter(pl.col("process") == "t7")["offset"]
-    history = offset_history(p, offset, [], [])
+    history = offset_history(p, offset, hanging.results.locator())
     assert history is not None
-    assert [fact["says"] for fact in history["transaction"]] == [
+    assert [fact.sentence for fact in history.transaction] == [
         "transactional.id tx-t7 (producer id 6, timeout 60 s) began a transaction with audit-0, orders-0",
         f"producer 6 wrote 1 record with epoch 0 at orders-0@{offset}",
         "the coordinator decided to commit it",
@@ -248,15 +248,13 @@ def test_the_story_of_a_transaction(hanging: Inspected) -> None:
         f"rc read orders-0@{offset}",
         f"final read orders-0@{offset}",
     ]
-    outside = offset_history(hanging.partition("audit-0"), 3, [], [])
+    outside = offset_history(hanging.partition("audit-0"), 3, hanging.results.locator())
     assert outside is not None
-    assert outside["transaction"] == []
+    assert outside.transaction == []
 
 
 def test_the_timeline_names_the_open_transaction(hanging: Inspected) -> None:
-    moments = [
-        moment for moment in events_of_partition(hanging.partition("audit-0")) if moment["kind"] == "transaction"
-    ]
-    sentences = [moment["says"] for moment in moments]
+    moments = [moment for moment in events_of_partition(hanging.partition("audit-0")) if moment.kind == "transaction"]
+    sentences = [moment.sentence for moment in moments]
     assert "the log of audit-0 has no marker of it" in sentences
     assert "transactional.id tx-t7 ended the last of 1 transaction in audit-0: 1 commit" in sentences

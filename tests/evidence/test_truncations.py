@@ -222,7 +222,7 @@ def test_the_longest_truncation_comes_first() -> None:
     found = timeline(AFTER, events=events)
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    sentences = [record["says"].partition(" of ")[0] for record in explain_truncations(p)]
+    sentences = [one.sentence.partition(" of ")[0] for one in explain_truncations(p)]
     assert sentences == [
         "broker 1 truncated offsets 1 to 39",
         "broker 3 truncated offsets 1 to 2",
@@ -250,7 +250,7 @@ def test_a_term_in_which_a_broker_led_or_followed_wrote_what_it_truncated_at_its
     found = timeline(tables, meta=meta, events=[server_log("1", (4, line), (8, LOADED % 40), (9, CUT % 1))])
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    assert [record["cause"] for record in explain_truncations(p)] == ["unclean-election"]
+    assert [one.cause for one in explain_truncations(p)] == ["unclean-election"]
 
 
 REASON = "Truncating partition orders-0 with TruncationState(offset=%d, completed=true) due to local high watermark 0"
@@ -298,4 +298,4 @@ def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_fo
     found = timeline(AFTER, meta=TWO_LEADS, events=events)
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    assert [record["event"] for record in explain_truncations(p)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
+    assert [one.event for one in explain_truncations(p)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]

@@ -71,7 +71,7 @@ def test_static_members_need_a_group_and_a_version() -> None:
 def test_the_judge_finds_the_cause_of_an_expired_offset(tmp_path: Path) -> None:
     written = write_bundle(load("group-offsets-expire"), tmp_path / "run")
     results = judge_run(open_run(written.folder))
-    assert {cause["cause"] for cause in results.causes()} == {"committed-offset-vanished"}
+    assert {cause.cause for cause in results.causes()} == {"committed-offset-vanished"}
     rows = written_group_log(written)
     assert rows.filter(rows["kind"] == "removed").height
 

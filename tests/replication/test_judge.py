@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -86,7 +87,7 @@ def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs
         for log in written.folder.rglob("__cluster_metadata-0/*.log"):
             log.unlink()
     causes = judge_run(open_run(written.folder)).causes()
-    assert {cause["cause"] for cause in causes} == {"unclean-election"}
+    assert {cause.cause for cause in causes} == {"unclean-election"}
 
 
 def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
@@ -117,9 +118,10 @@ def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
         "lost records, by clients missed": 1,
     }
     causes = Results.causes
-    renamed = {"cause": "unclean-election"}
     monkeypatch.setattr(Results, "findings", findings)
-    monkeypatch.setattr(Results, "causes", lambda self: [{**cause, **renamed} for cause in causes(self)])
+    monkeypatch.setattr(
+        Results, "causes", lambda self: [replace(one, cause="unclean-election") for one in causes(self)]
+    )
     wrong = [*judge.compare(66).wrong, *weakened.compare(66).wrong]
     assert len(wrong) > weakened.COPIES
     assert all("has the cause unclean-election" in sentence for sentence in wrong)

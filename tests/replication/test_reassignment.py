@@ -118,7 +118,7 @@ def test_the_judge_agrees_while_partitions_move(seed: int, tmp_path: Path) -> No
     results = judge_run(open_run(written.folder))
     rows = [row for row in results.findings().to_dicts() if row["severity"] == "violation"]
     assert sum(row["count"] for row in rows if row["rule"] == "lost-write") == written.truth["lost_acked_count"]
-    causes = {cause["cause"] for cause in results.causes() if cause["lost"] is not None}
+    causes = {cause.cause for cause in results.causes() if cause.lost is not None}
     assert causes <= {*written.truth["causes"], "unknown"}
 
 

@@ -79,7 +79,7 @@ def test_the_page_is_generated_and_its_picture_is_of_this_run(name: str, monkeyp
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_judge_names_the_causes_of_the_losses(name: str) -> None:
     causes = judged(name).causes()
-    assert {cause["cause"] for cause in causes if cause["lost"] is not None} == set(load(name).causes)
+    assert {cause.cause for cause in causes if cause.lost is not None} == set(load(name).causes)
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -221,7 +221,7 @@ def test_the_exit_code_is_the_judge_s(tmp_path: Path) -> None:
 
 
 def test_the_judge_names_the_reset_that_skipped_records() -> None:
-    assert "consumer-reset" in {cause["cause"] for cause in judged("offset-reset-latest").causes()}
+    assert "consumer-reset" in {cause.cause for cause in judged("offset-reset-latest").causes()}
 
 
 def test_a_consumer_repeats_what_it_had_handled_and_not_committed() -> None:

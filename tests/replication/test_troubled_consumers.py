@@ -95,7 +95,7 @@ def test_latest_skips_the_first_records_of_an_added_partition_and_earliest_does_
     assert [breach.partition for breach in breaches(skipping, INVARIANTS)["no-consumer-loss"]] == [2]
     assert breaches(ran("partitions-added", **{"auto.offset.reset": "earliest"}), INVARIANTS) == {}
     results = judged(load("partitions-added"), tmp_path / "run")
-    assert {cause["cause"] for cause in results.causes()} == {"consumer-reset"}
+    assert {cause.cause for cause in results.causes()} == {"consumer-reset"}
 
 
 @pytest.mark.parametrize("variant", ["kip-101", "kip-966"])
