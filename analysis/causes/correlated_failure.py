@@ -6,7 +6,7 @@ a rack) loses these records. The election that follows loses nothing more.
 Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them. All of them
 died later and were down at the same time: the last of them died before any started again, or all had started again
 before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
-truncation.
+truncation. And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import SEPARATE, flush_measures
 from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
+from .surviving_records import stopped_alone_in_isr
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
 REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, which costs throughput."
@@ -37,6 +38,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
     change = find_leader_change(timeline, lost)
+    if stopped_alone_in_isr(timeline, lost, change.new_leader):
+        return NOT_THE_CASE  # the others had left the ISR before it failed
     until = change.successor.time if change.successor else None
     died = [death_facts(timeline, member, until) for member in together]
     facts = chain(change.began, had[0], acknowledgement_facts(lost), *died, started, *short, change.succeeded)

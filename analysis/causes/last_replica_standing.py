@@ -9,7 +9,8 @@ unclean, KIP-966).
 Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
 acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
 it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
-elected, or when it acknowledged them and led again in its own epoch.
+elected, or when its process stopped that had led until then, or when it acknowledged them and led again in its own
+epoch.
 """
 
 from __future__ import annotations
@@ -36,14 +37,13 @@ from .replica_history import (
     is_dead,
     isr_at,
     isr_at_acknowledgement,
-    may_another_have_led,
     may_have_lost_tail,
     ran_until,
     reasons_absent,
     short_log_facts,
     sole_isr_facts,
 )
-from .surviving_records import missing_if_failed_together, still_had_records
+from .surviving_records import missing_if_failed_together, still_had_records, stopped_alone_in_isr
 
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = (
@@ -61,7 +61,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*change.missing)
     # Another in-sync replica may have had the records.
     together = missing_if_failed_together(timeline, lost, broker)
-    if together and not _stopped_alone_in_isr(timeline, change, lost):
+    if together and not stopped_alone_in_isr(timeline, lost, broker):
         return needs(*together)
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
@@ -137,10 +137,15 @@ def _measures_for_a_second_replica(
 
 
 def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, lost: Lost) -> list[Fact]:
-    """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again."""
+    """The facts that the ISR was the broker alone when the records were acknowledged, or when it was elected again.
+
+    If no source has the ISR at its election: when it stopped, if it had led with the records until then.
+    """
     successor = change.successor
     if successor is not None and successor.electable is not None:
         return successor.facts[:1] if successor.electable == {broker} else []
+    if stopped_alone_in_isr(timeline, lost, broker):
+        return sole_isr_facts(timeline, broker, ran_until(timeline, broker, lost.last_acked or 0))
     alone = sole_isr_facts(timeline, broker, lost.last_acked)
     if alone or successor is not None or lost.last_acked is None or len(isr_at_acknowledgement(timeline, lost)) > 1:
         return alone
@@ -161,19 +166,6 @@ def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elect
     noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
     together -= {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]}
     return together > {broker} and not any(still_had_records(timeline, other, lost) for other in together - {broker})
-
-
-def _stopped_alone_in_isr(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
-    """Whether the broker led from the acknowledgement until its process stopped, and was alone in the ISR then.
-
-    Others that had left the ISR by then do not matter: the broker still had the records.
-    """
-    broker, since = change.new_leader, lost.last_acked
-    if broker is None or since is None or broker != change.old_leader:
-        return False
-    stopped = ran_until(timeline, broker, since)
-    is_alone = stopped > since and isr_at(timeline, stopped) == {broker}
-    return is_alone and not may_another_have_led(timeline, broker, since, stopped)
 
 
 def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: int | None) -> list[str]:

@@ -6,7 +6,14 @@ from ..timelines.timeline import Timeline
 from .cases import Lost
 from .leader_change import find_leader_change
 from .log_ends import had_records_at
-from .replica_history import isr_at_acknowledgement, may_have_lost_tail, short_log_facts
+from .replica_history import (
+    isr_at,
+    isr_at_acknowledgement,
+    may_another_have_led,
+    may_have_lost_tail,
+    ran_until,
+    short_log_facts,
+)
 
 
 def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
@@ -36,3 +43,16 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
     if any(still_had_records(timeline, member, lost) for member in others):
         return []
     return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]
+
+
+def stopped_alone_in_isr(timeline: Timeline, lost: Lost, broker: str | None) -> bool:
+    """Whether a broker led from the acknowledgement until its process stopped, and was alone in the ISR then.
+
+    Others that had left the ISR by then do not matter: the broker still had the records.
+    """
+    since = lost.last_acked
+    if broker is None or since is None or broker != find_leader_change(timeline, lost).old_leader:
+        return False
+    stopped = ran_until(timeline, broker, since)
+    is_alone = stopped > since and isr_at(timeline, stopped) == {broker}
+    return is_alone and not may_another_have_led(timeline, broker, since, stopped)

@@ -260,3 +260,37 @@ def test_a_leader_that_goes_on_writes_in_its_new_epoch(leader, start, faults, ac
     found = writing_term(known, led, replace(lost(at=acked_at), first_acked=4 * SECOND), None)
     assert found is not None
     assert found.epoch == epoch
+
+
+SHRUNK = (
+    "INFO [Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(x) and partition state"
+    " LeaderAndIsrPartitionState(topicName='orders', partitionIndex=0, controllerEpoch=-1, leader=1, leaderEpoch=0,"
+    " isr=[1], partitionEpoch=1, replicas=[1, 2], addingReplicas=[], removingReplicas=[], isNew=false,"
+    " leaderRecoveryState=0) since it is already the leader with leader epoch 0. (state.change.logger)"
+)
+BEGINS = (
+    "INFO [Broker id=1] Leader orders-0 with topic id Some(x) starts at leader epoch %d from offset %d with partition"
+    " epoch %d, high watermark 0, ISR [%s], adding replicas [] and removing replicas [] . Previous leader Some(-1)"
+    " and previous leader epoch was -1. (state.change.logger)"
+)
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize(("shrunk", "cause"), [(7, "last-replica-standing"), (None, "correlated-failure")])
+def test_a_broker_that_was_alone_in_the_isr_when_it_died_was_the_last_replica(shrunk, cause, has_metadata):
+    """Both in-sync replicas lost the record, one after the other. With eligible leader replicas, either could lead."""
+    off = [
+        fault("power-loss", "2", 6),
+        fault("power-loss", "1", 8),
+        fault("restart", "2", 10),
+        fault("restart", "1", 11),
+    ]
+    changes = [(shrunk, {"isr": [1]})] if shrunk else []
+    meta = metadata(*changes, (9, {"leader": -1}), (14, {"leader": 1, "isr": [1]}))
+    states = [(1, BEGINS % (0, 0, 0, "1,2")), *((at, SHRUNK) for at, _ in changes), (14, BEGINS % (2, 1, 4, "1"))]
+    own = sorted([(12, LOADED % 1), *([] if has_metadata else states)])
+    logged = [server_log("2", (11, LOADED % 1)), server_log("1", *own)]
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    about = {"replicas": ("1", "2")}
+    found = timeline(tables, about, meta if has_metadata else None, logged, leader="1", faults=off)
+    assert explain_loss(found, lost()).cause == cause
