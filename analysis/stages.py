@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from ..histories.evidence.layout import TRANSACTIONS_TOPIC
 from ..histories.evidence.part_blocks import read_part
 from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
@@ -131,6 +132,8 @@ def read_evidence(part: Part) -> Parts:
             parts.headers.append((Unit(block.topic, block.partition), block.frame))
         else:
             parts.observations.append((Unit(block.topic, block.partition), block.table, block.frame))
+            if (block.table, block.topic) == ("metadata", TRANSACTIONS_TOPIC):
+                parts.shared.append(("state_metadata", block.frame))
     return parts
 
 

@@ -31,7 +31,7 @@ class TransactionPart(TopicPartition):
     record: Row  # the first of them (RECORDS)
     decision: Row | None  # None: `__transaction_state` has no transaction that must be theirs
     older_transaction: Row | None  # the producer's last transaction before this one, if no decision is known
-    emptied_state: str | None  # the empty copies of __transaction_state that must have had it; None: not proved
+    emptied_state: str | None  # the copies of __transaction_state that were emptied since; None: not proved
     own_marker: Row | None  # the marker that carries out the decision; None: the log has none
     ending_marker: Row | None  # the marker that ended them; None: they are open
     repeated_marker: Row | None  # the last marker before these records with the outcome and epoch of ending_marker

@@ -95,7 +95,7 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
     mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
     process, decision, older = _transaction_of_value(p, producer, record["value"])
     own = repeated = emptied = None
-    if process is not None and ending is None and not len(_transactions(p)):
+    if process is not None and ending is None and producer not in _transactions(p)["producer_id"]:
         emptied = _emptied_state(p, process, record, markers.filter(pl.col("marker") < offset))
     if decision is not None and decision["marker"] is not None:
         own = _first_row(markers.filter(marker=decision["marker"]))
@@ -173,28 +173,61 @@ def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Co
 
 
 def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataFrame) -> str | None:
-    """The final copies of the partition of `__transaction_state` that had a client's transactions, if all are empty.
+    """The final copies of the partition of `__transaction_state` that must have a client's transaction, and have none.
 
-    None unless all copies were collected and no marker before the record may be that of its transaction (late-write).
+    None unless all copies were collected, each with every record since offset 0, and no marker before the record may
+    be that of its transaction (late-write). `markers`: those of its producer before it.
     """
-    settings, transactional_id = p.settings, p.settings.processes.get(process, {}).get("transactional.id")
-    topic = settings.topic(TRANSACTIONS_TOPIC)
-    number, factor = topic.get("partitions", STATE_PARTITIONS), topic.get("replication.factor", STATE_REPLICAS)
+    transactional_id = p.settings.processes.get(process, {}).get("transactional.id")
+    topic, assigned = p.settings.topic(TRANSACTIONS_TOPIC), _state_replicas(p)
+    number = topic.get("partitions", len(assigned) or STATE_PARTITIONS)
+    factor = topic.get("replication.factor", STATE_REPLICAS)
     if not isinstance(number, int) or not isinstance(factor, int) or number < 1:
         return None
-    copies, name, needed = p.state_logs.filter(snapshot=FINAL), f"every partition of {TRANSACTIONS_TOPIC}", number
-    if isinstance(transactional_id, str) and "partitions" in topic:
+    copies = p.state_logs.filter(snapshot=FINAL)
+    name, needed = f"every partition of {TRANSACTIONS_TOPIC}", range(number)
+    if isinstance(transactional_id, str) and (assigned or "partitions" in topic):
         own = coordinator_partition(transactional_id, number)
-        copies, name, needed = copies.filter(state_partition=own), f"{TRANSACTIONS_TOPIC}-{own}", 1
-    collected = copies.group_by("state_partition").agg(pl.col("broker").n_unique())["broker"]
-    if len(collected) < needed or (collected < factor).any():
+        copies, name, needed = copies.filter(state_partition=own), f"{TRANSACTIONS_TOPIC}-{own}", range(own, own + 1)
+    for each in needed:
+        collected = {*copies.filter(state_partition=each)["broker"]}
+        if not (collected >= assigned[each] if each in assigned else len(collected) >= factor):
+            return None
+    if copies["records"].null_count() or not copies["intact"].all():
         return None
-    if not copies.select((pl.col("is_empty") & pl.col("intact")).all()).item():
+    if _may_be_late(p, process, record, markers):
         return None
-    began = p.sends.filter(pl.col("txn"), process=process, value=record["value"])["invoked"]
+    are = f"have every record since offset 0, and none of producer id {record['producer_id']}"
+    are = are if copies["records"].sum() else "are empty"
+    return f"all copies of {name} {are} ({brokers(sorted(copies['broker'].unique()))})"
+
+
+def _may_be_late(p: Partition, process: str, record: Record, markers: pl.DataFrame) -> bool:
+    """Whether the last of a producer's markers before a record may be that of the record's own transaction.
+
+    Not if it was written before the transaction began, or ended records of other transactions only.
+    """
+    if not len(markers):
+        return False
+    sends = p.sends.filter(pl.col("txn"), process=process)
+    own = sends.filter(value=record["value"])
     last = markers["marker_ns"].max() if not markers["marker_ns"].null_count() else MAX_INT64
-    is_early = not len(markers) or (isinstance(last, int) and len(began) == 1 and last < began[0] - CLOCKS_NS)
-    return f"all copies of {name} are empty ({brokers(sorted(copies['broker'].unique()))})" if is_early else None
+    if isinstance(last, int) and len(own) == 1 and last < own["invoked"][0] - CLOCKS_NS:
+        return False
+    logs = p.replica_logs
+    assert logs is not None
+    since, until = [-1, *markers["marker"]][-2:]
+    is_ended = pl.col("offset").is_between(since, until) & pl.col("control").is_null()
+    ended = logs.records.filter(logs.is_of_leader, is_ended, producer_id=record["producer_id"])["value"]
+    senders = sends.filter(pl.col("value").is_in(ended.drop_nulls().implode()))
+    is_known = len(own) == 1 and len(ended) == len(senders) > 0
+    return not is_known or own["at"][0] in senders["at"]
+
+
+def _state_replicas(p: Partition) -> dict[int, set[str]]:
+    """The brokers that each partition of `__transaction_state` is assigned to, as far as the metadata log has them."""
+    rows = p.state_metadata.drop_nulls("replicas").sort("offset").select("partition", "replicas").iter_rows()
+    return {partition: set(map(str, replicas)) for partition, replicas in rows}
 
 
 def _operations(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:

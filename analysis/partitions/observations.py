@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from ...histories.evidence.tables import ABORTED, GROUPS, PRODUCERS, STATE_LOGS, TRANSACTIONS, empty
+from ...histories.evidence.tables import ABORTED, GROUPS, METADATA, PRODUCERS, STATE_LOGS, TRANSACTIONS, empty
 from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, without_key
 from ..cached import cached_property
@@ -92,6 +92,7 @@ class Observations(TopicPartition):
     producers: pl.DataFrame = field(default_factory=lambda: empty(PRODUCERS, True))  # from their producer snapshots
     coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
     state_logs: pl.DataFrame = field(default_factory=lambda: empty(STATE_LOGS, True))  # copies of __transaction_state
+    state_metadata: pl.DataFrame = field(default_factory=lambda: empty(METADATA, True))  # METADATA of that topic
     # The positions of consumers behind reads that a condensed partition lacks (screening/condense.py).
     positions: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSITIONS))
     timeline: Timeline | None = None  # dated facts about it, for causes
@@ -125,7 +126,11 @@ class Observations(TopicPartition):
     @property
     def is_unobserved(self) -> bool:
         """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
-        own = (getattr(self, each.name) for each in fields(self) if each.name not in ("context", "state_logs"))
+        own = (
+            getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in ("context", "state_logs", "state_metadata")
+        )
         return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
 
     @cached_property

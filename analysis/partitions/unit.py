@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.tables import STATE_LOGS, empty
+from ...histories.evidence.tables import METADATA, STATE_LOGS, empty
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
@@ -108,6 +108,7 @@ def _native(
         timeline=timeline,
         resolved_count=resolved_count,
         state_logs=common.shared.get("state_logs", empty(STATE_LOGS, True)),
+        state_metadata=common.shared.get("state_metadata", empty(METADATA, True)),
         generation=generation,
         **about,
     )

@@ -16,6 +16,7 @@ from ..partitions.coordinators import (
     matched_transactions,
     transactions_in_log,
 )
+from ..partitions.evidence import faults_of
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
@@ -28,6 +29,7 @@ from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds,
 GRACE_SECONDS = 30
 CLOCK_MARGIN_SECONDS = 2  # between the coordinator's clock and the history's
 MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms of the brokers, unless configured
+TRANSACTIONAL_ID = "transactional.id"
 OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
 
 
@@ -39,7 +41,8 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "The leader's last log has records of a transaction without a marker. Either its coordinator has ended the "
         "transaction already, so that no marker will come: this needs no history. Or it decided the transaction more "
         f"than {GRACE_SECONDS} s before a client last reached the leader, or the transaction is open that long beyond "
-        "its timeout, faults not counted. read_committed consumers stop at its first record; the finding names what "
+        "its timeout, faults not counted. Or its transactional id was initialised again since (init-transactions), "
+        "which aborts open transactions. read_committed consumers stop at its first record; the finding names what "
         "waits behind it."
     ),
     in_jepsen=NO_BROKER_FILES,
@@ -123,10 +126,12 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
     """A clause that states why no marker will come; None if one may still come."""
     known, seen = txn.coordinated, last_seen(p)
     at = where(p, txn.row["first_offset"])
-    if known is not None and txn.ended:
-        if not _is_in_log_after(p, txn, known):
-            return Unknown(f"{txn.name} is open at {at}; its coordinator may have ended it while the logs were copied")
+    if known is not None and txn.ended and _is_in_log_after(p, txn, known):
         return f"its coordinator had {txn.ended} it at {_time_in_words(p, known)}"
+    if seen is not None and (again := _initialised_again(p, txn, seen)) is not None:
+        return f"its transactional id was initialised again at {seconds(again)}, which aborts an open transaction"
+    if known is not None and txn.ended:
+        return Unknown(f"{txn.name} is open at {at}; its coordinator may have ended it while the logs were copied")
     if seen is None:
         return Unknown(f"{txn.name} is open at {at}, and no client is known to have reached the leader afterwards")
     if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
@@ -140,6 +145,23 @@ def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     if known is None:
         return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")
+    return None
+
+
+def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | None:
+    """The time (ns) at which its transactional id was initialised again while it was open; None: not recorded.
+
+    The coordinator responds when all markers of the open transaction have been written (KIP-98). A client must have
+    reached the leader since.
+    """
+    written, known = _time_written(p, txn), txn.coordinated
+    name = known["transactional_id"] if known else p.settings.processes.get(txn.process or "", {}).get(TRANSACTIONAL_ID)
+    for fault in faults_of(p.context):
+        ids = (fault.details or {}).get("transactional_ids")
+        is_its_own = fault.kind == "init-transactions" and isinstance(ids, list) and name in ids
+        is_after = written is not None and written < fault.invoked and fault.completed < seen
+        if is_its_own and is_after and (fault.type, fault.outcome) == ("fault", "ok"):
+            return fault.completed
     return None
 
 

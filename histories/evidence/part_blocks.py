@@ -18,7 +18,7 @@ from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
 from .tables import DAMAGE, SEGMENTS, STATE_LOGS, Block, damage_row, located
-from .transaction_log import is_empty_log, read_transaction_log
+from .transaction_log import count_records_from_0, read_transaction_log
 
 _SEGMENT_BASE = re.compile(r"(\d{20})\.log")
 
@@ -37,7 +37,8 @@ def read_part(part: Part) -> list[Block]:
     damaged = part if part.kind in ("epochs", "properties") else replace(part, topic=None, partition=None)
     blocks = [*_blocks(table, part, frame), *_blocks("damage", damaged, damage)]
     if part.kind == "transactions":
-        copy = {"state_partition": part.partition, "is_empty": is_empty_log(part.path), "intact": not part.reason}
+        is_intact = not part.reason and damage.is_empty()
+        copy = {"state_partition": part.partition, "records": count_records_from_0(part.path), "intact": is_intact}
         blocks += _blocks("state_logs", replace(part, topic=None, partition=None), pl.DataFrame([copy], STATE_LOGS))
     return blocks
 

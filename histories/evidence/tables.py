@@ -177,7 +177,7 @@ TRANSACTIONS: Schema = {
 # One row for each copy of a partition of __transaction_state; the file is its folder.
 STATE_LOGS: Schema = {
     "state_partition": pl.Int32,
-    "is_empty": pl.Boolean,  # without any record, from offset 0 on
+    "records": pl.Int64,  # null if some since offset 0 were compacted, deleted or damaged
     "intact": pl.Boolean,  # whether all of its files could be read
 }
 

@@ -87,7 +87,20 @@ def read_transaction_log(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     return replay.table().with_columns(intact=pl.lit(is_intact)), damage
 
 
-def is_empty_log(folder: Path) -> bool:
-    """Whether a log has no record and begins at offset 0, as one that was just created."""
-    segments = [path for path in folder.glob("*.log") if path.stem.isdecimal()]
-    return bool(segments) and all(path.is_file() and not path.stat().st_size + int(path.stem) for path in segments)
+def count_records_from_0(folder: Path) -> int | None:
+    """The number of records of a log that has every offset from 0 to its end.
+
+    None: some were compacted or deleted, or are damaged.
+    """
+    from .segments import read_headers  # loads compiled loops, which takes time
+
+    segments = sorted(path for path in folder.glob("*.log") if path.stem.isdecimal())
+    if not segments or not all(path.is_file() for path in segments):
+        return None
+    read = [read_headers(path) for path in segments]
+    batches = pl.concat([segment.batches for segment in read])
+    if any(len(segment.damage) for segment in read):
+        return None
+    count, last = int(batches["count"].sum()), batches["last_offset"].max()
+    end = max(int(segments[-1].stem), last + 1 if isinstance(last, int) else 0)
+    return count if count == end else None

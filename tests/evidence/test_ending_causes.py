@@ -26,7 +26,7 @@ from logjudge.models.exploration.matrix import space
 from logjudge.models.exploration.trace import APPEND, Tracer
 from logjudge.models.replication.scenario import Scenario
 
-from .transaction_logs import SEGMENT, Events, Step, contact, send, transaction, write_run
+from .transaction_logs import SEGMENT, Events, Step, contact, send, state_log, transaction, write_run
 
 DATA = Path(__file__).parent / "data" / "transactions"
 PARTITIONS = [("x", 0), ("x", 1)]
@@ -338,6 +338,40 @@ def test_an_emptied_transaction_state_explains_a_hanging_transaction(name: str, 
     assert {one.cause for one in explanations} == {cause}
     if cause != "unknown":
         assert "are empty (brokers 0, 1, 2)" in explanations[0].chain[0].sentence
+
+
+OTHERS: list[Step] = [("u", 8, "ongoing", PARTITIONS, (9, 9)), ("u", 8, "complete-commit", [], (10, 9))]
+BEGUN_ANEW = {
+    "it has all records, of another producer": (0, OTHERS, "transaction-state-lost"),
+    "its first records were compacted": (3, OTHERS, "unknown"),
+    "the producer wrote there in another transaction": (0, [*OTHERS, *coordinated((9, 10, "commit"))], "unknown"),
+}
+
+
+@pytest.mark.parametrize("name", BEGUN_ANEW)
+@pytest.mark.parametrize("text", ["z 7a z", "7y 7! 7a z"])
+def test_a_transaction_state_that_began_anew_explains_a_hanging_transaction(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    """A marker that ended other records is no marker of the open transaction, whenever it was written."""
+    compacted, steps, cause = BEGUN_ANEW[name]
+    number = text.split().index("7a")
+    before = transaction("t", 9, [(0, "y", 0)], "ok", (0, 1)) if "7y" in text else []
+    mine = transaction("t", 10, [(0, "a", None)], "info", (1, 2_000))
+    folder = write_run(
+        tmp_path,
+        {0: text},
+        [*before, *mine, *send("z", number + 1, 600, 0), *contact(2_000_000)],
+        processes={"t": {**TIMEOUT, "transactional.id": "t"}},
+    )
+    state = folder / "brokers" / "1" / "data" / "__transaction_state-0"
+    state.mkdir()
+    (state / f"{compacted:020}.log").write_bytes(state_log(steps, compacted))
+    _, explanations = causes(folder, "hanging-transaction")
+    assert {one.cause for one in explanations} == {cause}
+    if cause != "unknown":
+        known = "have every record since offset 0, and none of producer id 7 (broker 1)"
+        assert known in explanations[0].chain[0].sentence
 
 
 def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path: Path) -> None:

@@ -85,6 +85,33 @@ def test_without_a_client_it_is_not_known_whether_a_transaction_hangs(tmp_path: 
     assert judged(folder, "hanging-transaction") == ([], "unknown")
 
 
+JUST_ENDED = [ONGOING, ("t", 7, "complete-abort", [], (19 * S, 1))]
+INITIALISED = {
+    "it is over then": ({}, "invalid"),
+    "its coordinator ended it while the logs were copied": ({"ids": ["t"], "steps": JUST_ENDED}, "invalid"),
+    "the outcome is not known": ({"outcome": "info"}, "unknown"),
+    "another id": ({"ids": ["u"]}, "unknown"),
+    "the ids are not recorded": ({"ids": None}, "unknown"),
+    "it may have begun since": ({"at": 500}, "unknown"),
+    "no client reached the leader since": ({"at": 30 * S}, "unknown"),
+    "it has ended": ({"log": "7a b 7~"}, "valid"),
+}
+
+
+@pytest.mark.parametrize("name", INITIALISED)
+def test_initialising_a_transactional_id_again_ends_its_transaction(name: str, tmp_path: Path) -> None:
+    about, verdict = INITIALISED[name]
+    fault = {"kind": "init-transactions", "nodes": [], "transactional_ids": about.get("ids", ["r"])}
+    at, outcome = about.get("at", 10 * S), about.get("outcome", "ok")
+    events = transaction("t", 0, [(0, "a", None)], "info", (0, 500)) + send("b", 1, 600, 0) + contact(20 * S)
+    events += [event(at, "nemesis", 0, kind, "fault", fault=fault) for kind in ("invoke", outcome)]
+    processes = {"t": {"transactional.id": "r"}}
+    folder = write_run(tmp_path, {0: about.get("log", "7a b")}, events, about.get("steps", []), processes=processes)
+    found, judgement = judged(folder, "hanging-transaction")
+    assert (judgement, len(found)) == (verdict, int(verdict == "invalid"))
+    assert all("initialised again at 10" in one["sentence"] for one in found)
+
+
 def random_hanging(random: Random) -> tuple[str, list[tuple[str, int, int]], list[Step], int, int]:
     """A log, its plain sends (value, offset, time), the coordinator's records, a last contact, and a timeout."""
     entries, plain, steps = [], [], []

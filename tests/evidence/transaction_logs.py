@@ -107,8 +107,8 @@ def transaction_value(
 Step = tuple[str, int, str, list[tuple[str, int]], tuple[int, int]]  # id, producer, state, partitions, times
 
 
-def state_log(steps: list[Step]) -> bytes:
-    """A segment of __transaction_state."""
+def state_log(steps: list[Step], first: int = 0) -> bytes:
+    """A segment of __transaction_state that begins at offset `first`."""
     return b"".join(
         batch(
             offset,
@@ -116,7 +116,7 @@ def state_log(steps: list[Step]) -> bytes:
             transaction_key(name),
             time=times[0],
         )
-        for offset, (name, producer, state, partitions, times) in enumerate(steps)
+        for offset, (name, producer, state, partitions, times) in enumerate(steps, first)
     )
 
 
