@@ -74,7 +74,7 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     )
 
 
-MAX_KEPT = 16 << 20  # numbers in an array; only blocks with huge lines need larger ones
+MAX_REUSED = 16 << 20  # numbers in an array; only blocks with huge lines need larger ones
 
 
 class _Memory(threading.local):
@@ -85,7 +85,7 @@ class _Memory(threading.local):
 
     def numbers(self, purpose: str, size: int) -> Ints:
         """An array of at least this size, valid until the next block."""
-        if size > MAX_KEPT:
+        if size > MAX_REUSED:
             return np.empty(size, np.int64)
         if len(self.used.get(purpose, ())) < size:
             self.used[purpose] = np.empty(size, np.int64)
