@@ -17,6 +17,7 @@ from ..arrays import Int32s, Ints
 from ..operations import UNKNOWN, Action, Model, ModelError, Operation
 from . import machine as m
 from .check import check_operations
+from .encoding import MAX_INT32
 from .history import History, order_events
 from .layout import sort_by_part
 from .monitors import monitor_parts
@@ -24,7 +25,6 @@ from .part_history import ILLEGAL, UNDECIDED
 from .result import Part, Result, Verdict
 
 NULL = -(2**63)  # a null result, or the end of a pending operation
-MAX_INT32 = 2**31 - 2
 
 
 class Columns(NamedTuple):
@@ -81,25 +81,8 @@ MODEL_CODES = {
 }
 
 
-class _Numbered(NamedTuple):
-    """Values as numbers in their order, or against it."""
-
-    numbers: Int32s
-    size: int  # how many numbers there are
-    null: int  # the number of NULL
-
-
-class _Encoded(NamedTuple):
-    """A history as instructions for a monitor."""
-
-    monitor: int
-    machine: m.Machine
-    values: int  # how many values are numbered
-    null: int  # the number of null
-
-
-def _number(values: Ints, descending: bool) -> _Numbered:
-    """The values numbered in their order, or in descending order."""
+def _number(values: Ints, descending: bool) -> tuple[Int32s, int]:
+    """The number of each value, in their order or in descending order; and the number of NULL, the greatest."""
     known = values[values != NULL]
     low, high = (int(known.min()), int(known.max())) if len(known) else (0, 0)
     if high - low < 4 * len(values) + 1024:  # dense enough to skip sorting
@@ -111,11 +94,11 @@ def _number(values: Ints, descending: bool) -> _Numbered:
         numbers = np.where(values == NULL, count, numbers)
     if descending:
         numbers = np.where(values == NULL, count, count - 1 - numbers)
-    return _Numbered(numbers.astype(np.int32), count + 1, count)
+    return numbers.astype(np.int32), count
 
 
-def _encode(model: Model[Any], columns: list[Ints], pending: Any) -> _Encoded:
-    """The operations as instructions. Raises ModelError if columns cannot express them."""
+def _encode(model: Model[Any], columns: list[Ints], pending: Any) -> m.Monitored:
+    """The operations as instructions for a monitor. Raises ModelError if columns cannot express them."""
     if model.name not in MODEL_CODES:
         raise ModelError(f"columns of the model {model.name}, expected one of {', '.join(MODEL_CODES)}")
     monitor, functions = MODEL_CODES[model.name]
@@ -130,7 +113,8 @@ def _encode(model: Model[Any], columns: list[Ints], pending: Any) -> _Encoded:
         raise ModelError(
             f"a function that columns cannot express, expected {', '.join(functions)}", int(chosen.argmin())
         )
-    values, count, null = _number(np.where(is_argument, value, result), monitor == m.PRIORITY_QUEUE)
+    values, null = _number(np.where(is_argument, value, result), monitor == m.PRIORITY_QUEUE)
+    count = null + 1
     code = np.column_stack([instruction, values, np.full(len(f), -1, np.int32)])
     units, word_start = m.NO_MACHINE.units, m.NO_MACHINE.word_start
     if monitor in (m.QUEUE, m.STACK, m.PRIORITY_QUEUE):
@@ -155,7 +139,7 @@ def _encode(model: Model[Any], columns: list[Ints], pending: Any) -> _Encoded:
         code[is_read, 1] = word_start[:-1]
         code[(is_end | is_read) & pending] = m.PASS, 0, 0
     machine = m.NO_MACHINE._replace(code=code, units=units, word_start=word_start)
-    return _Encoded(monitor, machine, count, null)
+    return m.Monitored(monitor, machine, null, count)
 
 
 def _operations(model: Model[Any], columns: list[Ints]) -> list[Operation]:
@@ -193,7 +177,7 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
     if (wrong := ~pending & (end < call)).any():
         index = int(wrong.argmax())
         raise ModelError(f"an operation that ends at {end[index]}, called at {call[index]}", index)
-    encoded = _encode(model, arrays, pending)
+    monitored = _encode(model, arrays, pending)
     keys, part_of = np.zeros(1, np.int64), np.zeros(rows, np.int32)
     if columns.key is not None:
         keys, inverse = np.unique(arrays[5], return_inverse=True)
@@ -204,14 +188,14 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
     everything = np.arange(len(keys), dtype=np.int32)
     history = History(np.arange(rows, dtype=np.int32), m.NOTHING, events)
     verdicts, witness = monitor_parts(
-        history, starts, everything, encoded.monitor, encoded.machine, encoded.null, encoded.values
+        history, starts, everything, monitored.kind, monitored.machine, monitored.initial, monitored.values
     )
     seconds = time.perf_counter() - began
-    decided = verdicts[: int((verdicts == ILLEGAL).argmax()) + 1] if (verdicts == ILLEGAL).any() else verdicts
-    if (decided == UNDECIDED).any() and decided[-1] != ILLEGAL:
+    is_illegal = bool((verdicts == ILLEGAL).any())
+    if not is_illegal and (verdicts == UNDECIDED).any():
         return check_operations(model, _operations(model, arrays))
     parts = []
-    for part, outcome in enumerate(decided.tolist()):
+    for part, outcome in enumerate(verdicts.tolist()):
         if outcome == UNDECIDED:
             continue
         indices = range(rows) if len(keys) == 1 else np.flatnonzero(part_of == part).tolist()
@@ -222,5 +206,4 @@ def check_columns(model: Model[Any], columns: Columns) -> Result:
         parts.append(
             Part(key, verdict, indices, done, done * (verdict == "ok"), 0, [], method="monitor", witness=shown)
         )
-    worst: Verdict = "illegal" if witness.size else "ok"
-    return Result(worst, seconds, parts)
+    return Result("illegal" if is_illegal else "ok", seconds, parts)

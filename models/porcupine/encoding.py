@@ -73,7 +73,7 @@ class _Writer:
         return self.word(np.frombuffer(value.encode("utf-32-le", "surrogatepass"), np.int32))
 
     def encoding(
-        self, code_of: CodeOf, decode: Callable[[list[Any]], Any] = tuple, monitor: int = 0, *,
+        self, code_of: CodeOf, decode: Callable[[list[Any]], Any] = tuple, monitor: int = m.NO_MONITOR, *,
         initial: int = 0, values: Sequence[Any] | None = None, is_sequence: bool = True, spelled: bool = False,
     ) -> Encoding:  # fmt: skip
         """The instructions; an observation of unknown result fits any state."""

@@ -28,7 +28,7 @@ from ..arrays import Int32s
 from ..compiled import compiled_inner, compiled_inner_without_refcounts
 from .machine import APPEND, IS, NEVER, REPLACE
 from .monitor_buffers import root_of
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later_of, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later, no_witness
 
 BEHIND = -1  # instead of an operation: no append has taken the position
 
@@ -97,9 +97,9 @@ def lay_out_positions(h: PartHistory, content: Int32s, local_of: Int32s) -> Posi
     filled[:] = 0
     for i in range(len(h.call)):
         if h.instruction[i] == IS and h.end[i] < h.never:
-            blocker[h.extra[i]] = later_of(h.call, blocker[h.extra[i]], i)
+            blocker[h.extra[i]] = later(h.call, blocker[h.extra[i]], i)
     for place in range(length):
-        blocker[place + 1] = later_of(h.call, blocker[place + 1], blocker[place])
+        blocker[place + 1] = later(h.call, blocker[place + 1], blocker[place])
     free = np.arange(slots + 1).astype(np.int32)
     return Positions(
         length, value, blocker, first_slot, position, filled, np.empty(length, np.int32),

@@ -9,7 +9,7 @@ import numpy as np
 from ..arrays import Int32s
 from ..compiled import compiled_inner
 from .machine import APPEND, DEQUEUE, DEQUEUE_ANY, INSERT, LENGTH, POP, POP_ANY
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later, no_witness
 
 
 class Values(NamedTuple):
@@ -90,9 +90,7 @@ def covering_operations(v: Values, above: int, low: int, high: int, never: int) 
     chain = np.empty(2 * len(v.put), np.int32)
     length, time, best, reached = 0, 0, -1, low
     while reached < high and time <= reached:
-        k = last[time]
-        if k >= 0 and (best < 0 or v.take_call[k] > v.take_call[best]):
-            best = k
+        best = later(v.take_call, best, last[time])
         if time == reached and best >= 0:
             if v.take_call[best] <= reached:
                 break
@@ -128,9 +126,7 @@ def check_queue(v: Values, never: int) -> tuple[int, Int32s]:
         ended[v.put_end[k]] = k
     slowest = -1
     for time in range(never):
-        k = ended[time]
-        if k >= 0 and (slowest < 0 or v.take_call[k] > v.take_call[slowest]):
-            slowest = k
+        slowest = later(v.take_call, slowest, ended[time])
         k = called[time]
         if k >= 0 and slowest >= 0 and v.take_end[k] < v.take_call[slowest]:
             return ILLEGAL, np.array([v.put[slowest], v.put[k], v.take[k], v.take[slowest]], np.int32)

@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import Int32s
 from ..compiled import compiled_inner
 from .machine import APPEND, LENGTH, LENGTH_MAX, SLICE
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later, no_witness
 
 UNSEEN = -2  # instead of a value: no operation returned this offset; -1 is a value that no operation appends
 
@@ -96,12 +96,10 @@ def check_log(h: PartHistory, position: Int32s, source: Int32s, length: int) -> 
             own = 2 * h.value[i]
         elif known and h.instruction[i] == SLICE:
             rank[i] = 2 * position[i]
-        if own >= 0 and (latest[own] < 0 or h.call[i] > h.call[latest[own]]):
-            latest[own] = i
+        if own >= 0:
+            latest[own] = later(h.call, latest[own], i)
     for each in range(1, len(latest)):
-        before = latest[each - 1]
-        if latest[each] < 0 or (before >= 0 and h.call[before] > h.call[latest[each]]):
-            latest[each] = before
+        latest[each] = later(h.call, latest[each], latest[each - 1])
     for i in range(len(h.call)):
         before = latest[rank[i] - 1] if rank[i] > 0 else -1
         if before >= 0 and h.end[i] < h.call[before]:

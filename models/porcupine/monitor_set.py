@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import Int32s
 from ..compiled import compiled_inner, compiled_inner_without_refcounts
 from .machine import CONTAINS, INCLUDE, IS, LACKS, NEVER, PASS, REMOVE
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later_of, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness
 
 MAX_PROJECTED = 50_000_000  # values times operations
 
@@ -43,9 +43,7 @@ class Words(NamedTuple):
 
     units: Int32s  # the concatenated elements, by the encoding's numbers
     start: Int32s  # where those of each read start
-    local_of: (
-        Int32s  # by the encoding's number: the number in this part, -1 if no operation adds, removes or asks for it
-    )
+    local_of: Int32s  # by the encoding's number: its number in this part; -1: no add, remove or contains has it
 
 
 @compiled_inner
@@ -66,9 +64,9 @@ def observe(h: PartHistory, m: Members, i: int, value: int, is_present: bool) ->
     """Note that a completed operation found a value, or did not."""
     if is_present:
         m.seen[value] = earlier(h.end, m.seen[value], i)
-        m.seen_last[value] = later_of(h.call, m.seen_last[value], i)
+        m.seen_last[value] = later(h.call, m.seen_last[value], i)
     else:
-        m.missed[value] = later_of(h.call, m.missed[value], i)
+        m.missed[value] = later(h.call, m.missed[value], i)
 
 
 @compiled_inner_without_refcounts
@@ -129,14 +127,14 @@ def bound_member(h: PartHistory, m: Members, value: int) -> bool:
     m.high[value] = high = earlier(h.end, add, seen)
     if add < 0:
         return bool(seen < 0)
-    m.low[value] = low = later_of(h.call, add, m.missed[value])
+    m.low[value] = low = later(h.call, add, m.missed[value])
     if seen < 0 and h.end[add] == h.never:
         return True
     if remove >= 0 and h.end[remove] < h.never:
-        low = later_of(h.call, low, remove)
+        low = later(h.call, low, remove)
     if h.call[low] < h.end[high]:
         return True
-    last_add, first_remove = earlier(h.end, high, remove), later_of(h.call, remove, m.seen_last[value])
+    last_add, first_remove = earlier(h.end, high, remove), later(h.call, remove, m.seen_last[value])
     if remove < 0 or h.end[last_add] < h.call[add] or h.end[remove] < h.call[first_remove]:
         return False
     if h.end[last_add] < h.call[first_remove]:
@@ -248,7 +246,7 @@ def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Int32s]:
             if first[value] == count:
                 added += 1
                 first[value] = rank
-                lower[rank] = later_of(h.call, lower[rank], m.low[value])
+                lower[rank] = later(h.call, lower[rank], m.low[value])
         if rank > 0 and added != len(word) - size_before:
             return ILLEGAL, np.array([reads[rank - 1], read], np.int32)
         size_before = len(word)

@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import Int32s
 from ..compiled import compiled_inner
 from .monitor_buffers import Values, covering_operations
-from .part_history import ILLEGAL, LINEARIZABLE, no_witness
+from .part_history import ILLEGAL, LINEARIZABLE, later, no_witness
 
 
 @compiled_inner
@@ -73,8 +73,7 @@ def set_latest(latest: Int32s, end: Int32s, place: int, k: int) -> None:
     latest[node] = k
     node //= 2
     while node >= 1:
-        left, right = latest[2 * node], latest[2 * node + 1]
-        latest[node] = left if right < 0 or (left >= 0 and end[left] >= end[right]) else right
+        latest[node] = later(end, latest[2 * node], latest[2 * node + 1])
         node //= 2
 
 
@@ -85,13 +84,11 @@ def find_latest(latest: Int32s, end: Int32s, low: int, high: int) -> int:
     left, right, best = low + size, high + size, -1
     while left < right:
         if left & 1:
-            if latest[left] >= 0 and (best < 0 or end[latest[left]] > end[best]):
-                best = latest[left]
+            best = later(end, best, latest[left])
             left += 1
         if right & 1:
             right -= 1
-            if latest[right] >= 0 and (best < 0 or end[latest[right]] > end[best]):
-                best = latest[right]
+            best = later(end, best, latest[right])
         left //= 2
         right //= 2
     return int(best)

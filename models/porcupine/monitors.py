@@ -24,7 +24,7 @@ from .monitor_buffers import certain, check_priority_queue, check_queue, collect
 from .monitor_log import check_log, place_appends
 from .monitor_set import Words, check_members, check_reads
 from .monitor_stack import check_stack
-from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later_of, no_witness, select_part
+from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness, select_part
 
 
 @compiled_inner
@@ -45,7 +45,7 @@ def check_register(h: PartHistory) -> tuple[int, Int32s]:
             writer[value] = i
         elif instruction == READ and h.end[i] < h.never:
             first[value] = earlier(h.end, first[value], i)
-            last[value] = later_of(h.call, last[value], i)
+            last[value] = later(h.call, last[value], i)
         elif instruction != READ and instruction != PASS:
             return UNDECIDED, nothing
     starts = np.full(h.never + 1, -1, np.int32)  # by time + 1: the value whose zone starts then; 0 is before all
@@ -60,7 +60,7 @@ def check_register(h: PartHistory) -> tuple[int, Int32s]:
             return ILLEGAL, np.array([read], np.int32)
         if read >= 0 and h.end[read] < h.call[write]:
             return ILLEGAL, np.array([read, write], np.int32)
-        first[value], last[value] = earlier(h.end, read, write), later_of(h.call, last[value], write)
+        first[value], last[value] = earlier(h.end, read, write), later(h.call, last[value], write)
         starts[1 + min(h.end[first[value]], h.call[last[value]])] = value
     holder = -1  # the value of the forward zone that started last
     for started in starts:

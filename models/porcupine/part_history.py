@@ -35,14 +35,14 @@ def no_witness() -> Int32s:
 
 
 @compiled_inner_without_refcounts
-def later_of(times: Int32s, i: int, j: int) -> int:
-    """Whichever of two operations (-1: none) has the later time."""
+def later(times: Int32s, i: int, j: int) -> int:
+    """Whichever of i and j (-1: none) has the later time; i if both are equal."""
     return j if i < 0 or (j >= 0 and times[j] > times[i]) else i
 
 
 @compiled_inner_without_refcounts
 def earlier(times: Int32s, i: int, j: int) -> int:
-    """Whichever of two operations (-1: none) has the earlier time."""
+    """Whichever of i and j (-1: none) has the earlier time; i if both are equal."""
     return j if i < 0 or (j >= 0 and times[j] < times[i]) else i
 
 
