@@ -98,10 +98,6 @@ class _Shrinker:
         self.model, self.operations, self.starts = model, operations, starts
         self.work: float = WORK
 
-    def is_over(self) -> bool:
-        """Whether the work ran out."""
-        return self.work <= 0
-
     def fails(self, certain: Sequence[int], doubted: Sequence[int]) -> bool:
         """Whether no linearization has the certain operations, whatever the doubted ones did."""
         return all(self._fails_after(start, certain, doubted) for start in self.starts)
@@ -130,9 +126,9 @@ class _Shrinker:
         It doubts ever smaller chunks while the remaining operations still fail.
         """
         chunk = max(1, len(certain) // 2)
-        while not self.is_over():
+        while self.work > 0:
             start, shrunk = 0, False
-            while start < len(certain) and not self.is_over():
+            while start < len(certain) and self.work > 0:
                 rest = certain[:start] + certain[start + chunk :]
                 if self.fails(rest, doubted):
                     certain, shrunk = rest, True
