@@ -42,7 +42,7 @@ from ..tables import EVENTS, QUARANTINE
 from . import edn
 from .contents import LOG
 from .jepsen_operations import event
-from .lines import MalformedError, decode_line, parse_each
+from .lines import MalformedError, decode_line, lines_of, parse_each
 
 NAME = "jepsen"
 CONTENT = LOG
@@ -67,9 +67,7 @@ def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  
     malformed = [pl.DataFrame(schema=QUARANTINE)]
     first = 0
     for block in _blocks(blob):
-        lines = block.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
+        lines = lines_of(block)
         found, quarantined = _parse(lines)
         events.append(found.with_columns(pl.col("line") + first))
         malformed.append(quarantined.with_columns(pl.col("line") + first))

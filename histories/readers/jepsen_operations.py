@@ -9,9 +9,8 @@ from typing import Any
 from ..tables import TYPES
 from . import edn
 from .edn import Keyword, Symbol, Tagged, by_name, excerpt
-from .lines import MalformedError, decode_line
+from .lines import INT64, MalformedError, decode_line
 
-_INT64 = range(-(1 << 63), 1 << 63)
 _PLAIN_KEYWORD = re.compile(r"[A-Za-z].*")
 _HEALS = {  # of Jepsen's nemesis packages: the fault that each function ends, as format.md names it
     "start": "restart",
@@ -166,7 +165,7 @@ def _vector(form: Any, what: str) -> tuple[Any, ...]:
 
 
 def _int64(form: Any, what: str) -> int:
-    if isinstance(form, bool) or not isinstance(form, int) or form not in _INT64:
+    if isinstance(form, bool) or not isinstance(form, int) or form not in INT64:
         raise MalformedError(f"found {excerpt(form)} as {what}, expected an integer of 64 bits")
     return form
 

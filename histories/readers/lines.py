@@ -10,7 +10,8 @@ import polars as pl
 from ..tables import QUARANTINE
 
 MAX_LINE = 16 << 20  # bytes; parsing a line in Python takes about twenty times its size
-_BOM = b"\xef\xbb\xbf"  # concatenated files also have it at later lines
+INT64 = range(-(1 << 63), 1 << 63)
+BOM = b"\xef\xbb\xbf"  # concatenated files also have it at later lines
 
 
 class MalformedError(ValueError):
@@ -19,12 +20,23 @@ class MalformedError(ValueError):
     of_nemesis: bool | None = None
 
 
+def lines_of(blob: bytes) -> list[bytes]:
+    """The lines, without their line feeds."""
+    lines = blob.split(b"\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def first_line(head: bytes) -> bytes:
+    """The first line of a file that is not blank, without blanks before it."""
+    return head.removeprefix(BOM).lstrip().split(b"\n", 1)[0]
+
+
 def decode_line(line: bytes) -> str:
     """The line as text, without a byte order mark."""
     if len(line) > MAX_LINE:
         raise MalformedError(f"found a line of {len(line)} bytes, expected at most {MAX_LINE}")
     try:
-        return line.removeprefix(_BOM).decode()
+        return line.removeprefix(BOM).decode()
     except UnicodeDecodeError as error:
         raise MalformedError(f"found a byte at {error.start} that is not UTF-8, expected UTF-8") from None
 

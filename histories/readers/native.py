@@ -20,6 +20,7 @@ from ..errors import describe_error
 from ..files import count
 from ..tables import EVENTS, FUNCTIONS, MAX_OFFSET, MAX_PARTITION, QUARANTINE, REASONS, TYPES, Schema, complete, no_rows
 from .contents import LOG
+from .lines import BOM
 
 NAME = "native"
 CONTENT = LOG
@@ -57,7 +58,7 @@ MIN_SCANNED_BYTES = 64 << 10  # of a block that goes through the loops once they
 
 def recognises(head: bytes) -> bool:
     """Whether one of the first lines is a JSON object with `process`, `type` and `f`."""
-    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:50]:
+    for line in head.removeprefix(BOM).split(b"\n")[:50]:
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -69,7 +70,7 @@ def recognises(head: bytes) -> bool:
 
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:  # noqa: ARG001
     """EVENTS and QUARANTINE of complete lines; `line` counts from 0. Raises nothing, whatever the bytes."""
-    blob = blob.removeprefix(b"\xef\xbb\xbf")
+    blob = blob.removeprefix(BOM)
     events, malformed = _parse(blob)
     return events, _with_cut_line(malformed, blob)
 

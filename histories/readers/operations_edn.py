@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..tables import TYPES
 from .contents import OPERATIONS
 from .edn import EdnError, Word, forms
+from .lines import first_line
 from .operation_lines import OperationLine
 
 NAME = "edn"
@@ -30,7 +31,7 @@ _BOOLEANS = {Word("true"): True, Word("false"): False}
 
 def recognises(head: bytes) -> bool:
     """Whether the text begins as EDN does, and its first line has no step on a log."""
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    first = first_line(head)
     return bool(_FORM.match(first)) and not _OF_A_LOG.search(first)
 
 

@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..tables import TYPES
 from .contents import OPERATIONS
 from .edn import FrozenMap, Word
+from .lines import first_line
 from .operation_lines import OneLine, OperationLine
 
 NAME = "jsonl"
@@ -31,7 +32,7 @@ _BOOLEANS = {True: Word("true"), False: Word("false")}
 
 def recognises(head: bytes) -> bool:
     """Whether the first line begins a JSON object and is no numbered operation on a log."""
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip().split(b"\n", 1)[0]
+    first = first_line(head)
     return bool(_OBJECT.match(first)) and not (b'"op":' in first and _OF_A_LOG.search(first))
 
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InputError
+from ..tables import TYPES
 from .contents import OPERATIONS
+from .lines import BOM, first_line
 from .operation_lines import OperationLine
 
 NAME = "register-log"
@@ -25,8 +27,8 @@ _NUMBER = re.compile(r"-?\d{1,4000}|nil")
 
 def recognises(head: bytes) -> bool:
     """Whether the first lines have the logger jepsen.util; those before it may be of others."""
-    start = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:10_000]
-    first = start.split(b"\n", 1)[0]
+    start = head.removeprefix(BOM).lstrip()[:10_000]
+    first = first_line(start)
     return b"jepsen.util" in first or (first[:1] not in (b"{", b"[", b"#", b";", b"(") and b"jepsen.util" in start)
 
 
@@ -58,7 +60,7 @@ def read(text: str, source: str) -> Iterator[OperationLine]:
         if not process.isdecimal():
             yield OperationLine(number, None, kind, f, f"{process} {f} {rest}".strip())
             continue
-        if kind not in ("invoke", "ok", "fail", "info") or f not in ("read", "write", "cas"):
+        if kind not in TYPES or f not in ("read", "write", "cas"):
             expected = ":invoke, :ok, :fail or :info of :read, :write or :cas"
             raise InputError(source, f":{kind} :{f}", expected, line=number)
         value = _value(f, kind, rest, source, number)

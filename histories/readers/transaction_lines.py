@@ -19,7 +19,7 @@ import polars as pl
 from ..tables import REASONS, TYPES, Schema
 from . import edn
 from .edn import INT, vector_of
-from .lines import MalformedError, decode_line, texts
+from .lines import BOM, MalformedError, decode_line, lines_of, texts
 
 EVENTS: Schema = {"line": pl.Int64, "type": pl.String, "process": pl.String, "has_value": pl.Boolean}
 # f: r or w. value: null if nil; of a read list the elements, each with SEPARATOR after it (no EDN text contains it).
@@ -55,14 +55,12 @@ class Transactions(NamedTuple):
 
 def begins_as_edn(head: bytes) -> bool:
     """Whether the first bytes begin with a map, a vector, a comment or a tag."""
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[", b";", b"#"))
+    return head.lstrip(BOM + b" \t\r\n").startswith((b"{", b"[", b";", b"#"))
 
 
 def parse_transactions(blob: bytes, form: Format) -> Transactions:
     """The tables of complete lines; it never raises."""
-    lines = blob.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
+    lines = lines_of(blob)
     text = texts(lines).str.strip_chars_end("\r").to_frame().with_row_index("line").cast({"line": pl.Int64})
     value = rf":f :txn, :value (?:nil|{vector_of(form.step)})"
     orders = ((_TYPE, _PROCESS, value), (_TYPE, value, _PROCESS), (_PROCESS, _TYPE, value))

@@ -37,7 +37,7 @@ import polars as pl
 from ..errors import shortened
 from ..tables import EVENTS, Schema
 from .contents import LOG
-from .lines import MalformedError, decode_line, parse_each, texts
+from .lines import INT64, MalformedError, decode_line, parse_each, texts
 
 NAME = "verifiable"
 CONTENT = LOG
@@ -48,8 +48,7 @@ _NAMED = re.compile(
     re.MULTILINE,
 )
 _SUFFIXES = frozenset((".gz", ".zst", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"))
-_MILLISECONDS = range(-(1 << 63) // 1_000_000 + 1, (1 << 63) // 1_000_000)  # whose nanoseconds fit 64 bits
-_INT64 = range(-(1 << 63), 1 << 63)
+_MILLISECONDS = range(INT64.start // 1_000_000 + 1, INT64.stop // 1_000_000)  # whose nanoseconds fit 64 bits
 _INT32 = range(1 << 31)
 
 # The frequent lines as Jackson writes them. orjson parses all other spellings.
@@ -166,7 +165,7 @@ def _committed(entries: dict[str, Any]) -> dict[str, Any]:
     success = entries.get("success")
     if not isinstance(success, bool):
         raise MalformedError(f"found {_shown(success)} as success, expected true or false")
-    offsets = [_place(entry) | {"offset": _integer(entry, "offset", _INT64)} for entry in _objects(entries, "offsets")]
+    offsets = [_place(entry) | {"offset": _integer(entry, "offset", INT64)} for entry in _objects(entries, "offsets")]
     if success:
         return {"f": "commit", "offsets": offsets}
     return {"type": "info", "f": "commit", "offsets": offsets, "error": _string_or_none(entries, "error")}
@@ -190,7 +189,7 @@ _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
 def _record(entries: dict[str, Any]) -> dict[str, Any]:
     return {
         **_place(entries),
-        "offset": _integer(entries, "offset", _INT64),
+        "offset": _integer(entries, "offset", INT64),
         "key": _string_or_none(entries, "key"),
         "value": _string_or_none(entries, "value"),
     }
