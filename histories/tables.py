@@ -228,6 +228,11 @@ def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return frame.with_columns(missing).select(list(schema))
 
 
+def typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
+    """The columns of the schema in its order, with its types."""
+    return frame.select(pl.col(name).cast(kind) for name, kind in schema.items())
+
+
 Locate = Callable[[int], tuple[str | None, int | None]]  # the file and the line of a place in the history
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import Finding, typed
 from .. import causes
 from ..causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, Regression
 from ..partitions.coordinators import committed_at_last, group_evidence
@@ -114,4 +114,4 @@ def _group_events(p: Partition, members: Sequence[str]) -> pl.DataFrame:
         marks.select(*who, "first_offset", "last_offset", f="kind"),
         crashes.select(*who, f=pl.lit("crash")),
     ]
-    return pl.concat(events, how="diagonal").select(pl.col(name).cast(kind) for name, kind in GROUP_EVENTS.items())
+    return typed(pl.concat(events, how="diagonal"), GROUP_EVENTS)

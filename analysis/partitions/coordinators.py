@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.evidence.tables import RECORDS, STEPS, empty
 from ...histories.settings import Settings
-from ...histories.tables import Schema
+from ...histories.tables import Schema, typed
 from ..extremes import greatest
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
@@ -90,7 +90,7 @@ def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.
         records=(pl.col("last") - pl.col("offset") + 1).filter(~is_marker).sum(),
         epoch=pl.col("producer_epoch").filter(~is_marker).last(),
     )
-    rows = grouped.select(pl.col(name).cast(kind) for name, kind in IN_LOG.items())
+    rows = typed(grouped, IN_LOG)
     return rows.sort(pl.coalesce("first_offset", "marker"))
 
 

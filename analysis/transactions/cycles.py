@@ -65,7 +65,7 @@ def cycles_of(
     if not len(dependencies):
         return {}
     graph = Graph.of(dependencies, as_elle)
-    return _cycles_among(graph, graph.on_cycles(), max_components, as_elle, is_exact)
+    return _cycles_among(graph, graph.on_cycles(), max_components, is_exact)
 
 
 def cycles_of_slices(
@@ -84,19 +84,19 @@ def cycles_of_slices(
             continue
         graph = Graph.of(dependencies, as_elle)
         may_continue = graph.reaching_beyond(end)
-        found.append(_cycles_among(graph, graph.on_cycles() & ~may_continue, max_components, as_elle, is_exact=False))
+        found.append(_cycles_among(graph, graph.on_cycles() & ~may_continue, max_components, is_exact=False))
         carried = graph.rows.filter(pl.Series(may_continue))
     return found[0] if len(found) == 1 else join_cycles(found, max_components)
 
 
-def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool, is_exact: bool) -> dict[str, Cycles]:
+def _cycles_among(graph: Graph, inside: Mask, max_components: int, is_exact: bool) -> dict[str, Cycles]:
     """The cycles of the dependencies of a mask, which are whole components."""
     if not inside.any():
         return {}
     cyclic = graph.only(inside)
     found: dict[str, dict[tuple[int, ...], Cycle]] = {name: {} for name in TYPES}
     more = dict.fromkeys(TYPES, 0)  # components of each type whose cycles are not returned
-    for name, cycles, count in _by_type(cyclic, max_components, as_elle, is_exact):
+    for name, cycles, count in _by_type(cyclic, max_components, is_exact):
         more[name] += count - len(cycles)
         for cycle in cycles:
             found[cycle.type].setdefault(cycle.operations, cycle)
@@ -107,9 +107,7 @@ def _cycles_among(graph: Graph, inside: Mask, max_components: int, as_elle: bool
     }
 
 
-def _by_type(
-    graph: Graph, max_components: int, as_elle: bool, is_exact: bool
-) -> Iterator[tuple[str, list[Cycle], int]]:
+def _by_type(graph: Graph, max_components: int, is_exact: bool) -> Iterator[tuple[str, list[Cycle], int]]:
     """Each type with the cycles of some components, the smallest first, and the number of components that have it."""
     label, _ = graph.components(graph.all_rows, graph.real_time)
     whole, size = label[graph.edges.source], np.bincount(label)
@@ -118,7 +116,7 @@ def _by_type(
     implied: dict[str, list[Ints]] = {name: [np.empty(0, np.int64)] for name in TYPES}
     has_rw = bool(graph.is_rw.any())
     for name, (base, order) in PARTS.items():
-        if (order == "process" and as_elle) or (base not in ("G0", "G1c") and not has_rw):
+        if (order == "process" and graph.as_elle) or (base not in ("G0", "G1c") and not has_rw):
             continue
         on_cycle = _on_cycle(graph, base, order)
         having = np.unique(whole[on_cycle])

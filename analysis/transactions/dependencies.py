@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64, MIN_INT64, Schema
+from ...histories.tables import MAX_INT64, MIN_INT64, Schema, typed
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.observations import Observations
@@ -58,7 +58,7 @@ def dependencies(p: Partition) -> pl.DataFrame:
     if p.settings.dialect != "jepsen" and foreign_clock(p):
         here = here.with_columns(pl.lit(MIN_INT64).alias(f"{end}_start") for end in ("source", "target"))
         here = here.with_columns(pl.lit(MAX_INT64).alias(f"{end}_end") for end in ("source", "target"))
-    return here.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items())
+    return typed(here, DEPENDENCIES)
 
 
 def _native(p: Partition) -> pl.DataFrame:

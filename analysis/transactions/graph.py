@@ -44,10 +44,10 @@ class Graph:
     edges: Edges
     is_ww: Mask
     is_rw: Mask
-    joined_by_real_time: bool  # whether unrelated transactions are of one component, as in Elle
+    as_elle: bool  # only real time orders operations; it also joins unrelated ones into one component
 
     @staticmethod
-    def of(dependencies: pl.DataFrame, joined_by_real_time: bool) -> Graph:
+    def of(dependencies: pl.DataFrame, as_elle: bool) -> Graph:
         """The graph of rows of DEPENDENCIES in windows. Operations are numbered in time, whatever their files."""
         ends = [
             dependencies.select("window", *(pl.col(f"{end}_{name}").alias(name) for name in _OPERATION))
@@ -69,14 +69,14 @@ class Graph:
         at, start, done = (operations[name].to_numpy() for name in ("at", "start", "end"))
         process = operations.select(pl.struct("window", "process").rank("dense")).to_series().cast(pl.Int64).to_numpy()
         is_ww, is_rw = ((rows["kind"] == kind).to_numpy() for kind in ("ww", "rw"))
-        return Graph(rows.drop("source", "target"), at, start, done, process, edges, is_ww, is_rw, joined_by_real_time)
+        return Graph(rows.drop("source", "target"), at, start, done, process, edges, is_ww, is_rw, as_elle)
 
     def __len__(self) -> int:
         return len(self.at)
 
     def only(self, mask: Mask) -> Graph:
         """The graph with the dependencies of a mask alone."""
-        return Graph.of(self.rows.filter(pl.Series(mask)), self.joined_by_real_time)
+        return Graph.of(self.rows.filter(pl.Series(mask)), self.as_elle)
 
     @cached_property
     def real_time(self) -> Edges:
@@ -85,8 +85,8 @@ class Graph:
         A shortest cycle never needs operations that they do not connect (see `shortest_cycle.CycleSearch`).
         """
         group = np.zeros(len(self), np.int64)
-        if not self.joined_by_real_time:
-            group = components_of(2 * len(self), _concat_edges(self.edges, self.process_order), "weak")[: len(self)]
+        if not self.as_elle:
+            group = components_of(2 * len(self), _join_edges(self.edges, self.process_order), "weak")[: len(self)]
         return order_in_time(self.start, self.end, group)
 
     @cached_property
@@ -104,7 +104,7 @@ class Graph:
         """The component of each operation and the number of operations in it: by edges of a mask, and an order."""
         chosen = self.edges.where(mask)
         if order is not None:
-            chosen = _concat_edges(chosen, order)
+            chosen = _join_edges(chosen, order)
         label = components_of(2 * len(self), chosen, "strong")[: len(self)]
         return label, np.bincount(label)[label] if len(label) else label
 
@@ -133,9 +133,8 @@ class Graph:
             return source
         order = order_in_time(self.start, self.end, np.zeros(len(self), np.int64))
         root = np.full(len(entered), 2 * len(self))  # a node that leads to all of them
-        reached = reachable(
-            2 * len(self) + 1, _concat_edges(_concat_edges(self.edges, order), Edges(root, entered)), 2 * len(self)
-        )
+        edges = _join_edges(self.edges, order, Edges(root, entered))
+        reached = reachable(2 * len(self) + 1, edges, 2 * len(self))
         return np.asarray(source | reached[self.edges.source])
 
     def on_nonadjacent_cycles(self, order: Edges | None) -> Mask:
@@ -145,12 +144,12 @@ class Graph:
         """
         source, target, second = *self.edges, 2 * len(self)
         others = self.edges.where(~self.is_rw)
-        chosen = _concat_edges(others, Edges(others.source + second, others.target))
-        chosen = _concat_edges(chosen, Edges(source[self.is_rw], target[self.is_rw] + second))
+        chosen = [others, Edges(others.source + second, others.target)]
+        chosen.append(Edges(source[self.is_rw], target[self.is_rw] + second))
         if order is not None:
             leaving = order.where(order.source < len(self))
-            chosen = _concat_edges(_concat_edges(chosen, order), Edges(leaving.source + second, leaving.target))
-        label = components_of(3 * len(self), chosen, "strong")
+            chosen += [order, Edges(leaving.source + second, leaving.target)]
+        label = components_of(3 * len(self), _join_edges(*chosen), "strong")
         arrives = label[np.where(self.is_rw, target + second, target)]
         leaves_second: Mask = ~self.is_rw & (label[source + second] == arrives)
         return np.asarray((label[source] == arrives) | leaves_second)
@@ -178,8 +177,8 @@ def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
     )
 
 
-def _concat_edges(one: Edges, other: Edges) -> Edges:
-    return Edges(*(np.concatenate(pair) for pair in zip(one, other, strict=True)))
+def _join_edges(*parts: Edges) -> Edges:
+    return Edges(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def components_of(count: int, edges: Edges, connection: Literal["strong", "weak"]) -> Ints:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.tables import Schema
+from ...histories.tables import Schema, typed
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import with_aborted
 from ..replicas.resolved_outcomes import missing_leader_log
@@ -125,8 +125,4 @@ def pieces_of(p: Partition) -> Pieces:
         explanation=pl.lit(None, pl.String),
     )
     odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
-    return Pieces(_cast_columns(odd, PIECES), Expected(p.topic, p.partition, _cast_columns(expected_rows, EXPECTED)))
-
-
-def _cast_columns(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    return rows.select(pl.col(name).cast(kind) for name, kind in schema.items())
+    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(expected_rows, EXPECTED)))

@@ -116,18 +116,13 @@ def versions_of(registers: Registers, assumed: Iterable[str]) -> tuple[Versions,
 
     A contradiction is a step between two versions that are each before the other.
     """
-    found = [(*row, name) for name in ASSUMPTIONS if name in assumed for row in _assumed_order(registers, name)]
-    schema: Schema = {
-        **{"key": pl.Int64, "before": pl.String, "after": pl.String},
-        **{"one": pl.Int64, "other": pl.Int64, "basis": BASES},
-    }
-    inferred = pl.DataFrame(found, schema, orient="row").filter(pl.col("before") != pl.col("after"))
-    inferred = inferred.unique(["key", "before", "after"], keep="first", maintain_order=True)
-    cyclic = _in_cycles(inferred.drop("basis"))
-    inferred = inferred.join(cyclic.select("key").unique(), on="key", how="anti").select(
-        "key", "before", "after", *BASIS
-    )
-    inferred = inferred.filter(pl.col("before") != INITIAL)
+    taken = [name for name in ASSUMPTIONS if name in assumed]
+    found = [(*step[:3], name, *step[3:]) for name in taken for step in _assumed_order(registers, name)]
+    schema: Schema = {"key": pl.Int64, "before": pl.String, "after": pl.String, **BASIS}
+    steps = pl.DataFrame(found, schema, orient="row").filter(pl.col("before") != pl.col("after"))
+    steps = steps.unique(["key", "before", "after"], keep="first", maintain_order=True)
+    cyclic = _in_cycles(steps.drop("basis"))
+    inferred = steps.join(cyclic, on="key", how="anti").filter(pl.col("before") != INITIAL)
     # Only versions without a written version before them need an edge from the initial one.
     written = inferred.join(registers.finals.rename({"value": "before"}), on=["key", "before"], how="semi")
     first = registers.finals.select("key", after="value").join(written, on=["key", "after"], how="anti")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.tables import Schema
+from ...histories.tables import Schema, typed
 from .dependencies import DEPENDENCIES, KINDS
 from .txn_history import TxnHistory
 from .windows import dependencies_within, windows_of
@@ -105,6 +105,4 @@ def with_operations(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
         for txn in ("one", "other")
         for name in ("at", "process")
     )
-    return wide.select(pl.col(name).cast(kind) for name, kind in DEPENDENCIES.items()).with_columns(
-        edges["basis"], *shown_by
-    )
+    return typed(wide, DEPENDENCIES).with_columns(edges["basis"], *shown_by)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ..tables import typed
 from .batch_layout import CRC32C
 from .batch_loops import crc
 from .record_schema import Field, MalformedRecordError, WireCursor, read_fields
@@ -44,7 +45,7 @@ def read_aborted_index(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     for row in frame.filter(pl.col("version") != INDEX_VERSION).head(1).iter_rows(named=True):
         damage.append(damage_row("decode", f"found an entry of version {row['version']}, expected 0", row["byte"]))
     known = frame.filter(pl.col("version") == INDEX_VERSION)
-    return known.select(pl.col(name).cast(kind) for name, kind in ABORTED.items()), pl.DataFrame(damage, schema=DAMAGE)
+    return typed(known, ABORTED), pl.DataFrame(damage, schema=DAMAGE)
 
 
 def read_producer_snapshot(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
