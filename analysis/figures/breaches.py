@@ -17,6 +17,10 @@ from ..rules.loss import outcomes_of_sends
 from .series import Bins, lost_values
 
 MAX_CONSUMERS = 40
+MAX_DATED = 30  # findings of a partition with times
+MAX_PROCESSES = 40  # producers or consumers of a partition that are counted separately
+KINDS = ("lost", "lost_read", "duplicated")
+TOTALS = ("acknowledged", *KINDS, "legally_gone", "handled_again")
 
 
 def never_received(p: Partition) -> list[list[Any]]:
@@ -70,10 +74,6 @@ def owner_of(settings: Settings) -> pl.Expr:
     """An expression on rows with a process: its group, else the process itself, as `owner`."""
     groups = {name: f"group {settings.group_of(name)}" for name in settings.processes if settings.group_of(name)}
     return pl.col("process").replace(groups).alias("owner")
-
-
-MAX_DATED = 30  # findings of a partition with times
-MAX_PROCESSES = 40  # producers or consumers of a partition that are counted separately
 
 
 def times_of(p: Partition, findings: list[Finding]) -> dict[str, tuple[int, int]]:
@@ -192,10 +192,6 @@ def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) ->
         "by_reader": [[name, readers[name]] for name in _most_affected(readers, int)],
         "processes_left_out": len(by_producer) - len(counted) + max(len(readers) - MAX_PROCESSES, 0),
     }
-
-
-KINDS = ("lost", "lost_read", "duplicated")
-TOTALS = ("acknowledged", *KINDS, "legally_gone", "handled_again")
 
 
 def _most_affected(counts: dict[str, Any], size: Any) -> list[str]:

@@ -34,7 +34,15 @@ from ..timelines.fault_kinds import INSTANT, STOPS
 from .breaches import KINDS, TOTALS
 from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, sum_by_bin
 
+FORMAT = 1
+MAX_PARTITIONS = 16  # partitions with figures of their own
+MAX_ROWS = 60  # rows of the heat map
+MAX_WINDOWS = 16
+MAX_TIMES = 400
+MAX_NAMES = 40  # topics, producers and readers that are counted separately
 MAX_FAULTS = 120
+
+Record = dict[str, Any]
 
 
 class _Fault(NamedTuple):
@@ -46,7 +54,7 @@ class _Fault(NamedTuple):
     until: int | None  # ns; None: never healed
 
 
-def fault_bands(context: pl.DataFrame) -> tuple[list[dict[str, Any]], int]:
+def fault_bands(context: pl.DataFrame) -> tuple[list[Record], int]:
     """Bands (kind, nodes, place, from and to in ns) sorted by time, and the number of bands left out.
 
     `to`: None if the fault was never healed; equal to `from` for an INSTANT fault. Only these have a place: orders-0,
@@ -112,16 +120,6 @@ def _place(fault: dict[str, Any]) -> str:
     return (str(topic) if partition is None else f"{topic}-{partition}")[:80]
 
 
-FORMAT = 1
-MAX_PARTITIONS = 16  # partitions with figures of their own
-MAX_ROWS = 60  # rows of the heat map
-MAX_WINDOWS = 16
-MAX_TIMES = 400
-MAX_NAMES = 40  # topics, producers and readers that are counted separately
-
-Record = dict[str, Any]
-
-
 def merge_figures(
     records: Iterable[Record],
     context: pl.DataFrame,
@@ -140,7 +138,8 @@ def merge_figures(
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
     unplaced = _merge_unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
-    bins, span = _common_bins(dated, unplaced, faults)
+    figures = [summary["figures"] for summary in dated]
+    bins, span = _common_bins(figures, unplaced, faults)
     single = [summary for summary in dated if "partitions" not in summary["figures"]]
     worst = sorted(single, key=badness)
     # Partitions with brokers' logs but without client operations.
@@ -158,8 +157,8 @@ def merge_figures(
         "bins": bins.to_json(),
         "faults": faults,
         "faults_left_out": faults_left_out,
-        "series": series_of(dated, unplaced, bins),
-        "latency": latency_of(dated, bins),
+        "series": series_of([*figures, *unplaced], bins),
+        "latency": latency_of(figures, bins),
         "impact": {**_impact(dated), "lost_complete": lost_complete},
         "never_received": _never_received(dated),
         "heat": heat,
@@ -197,9 +196,9 @@ def _merge_unplaced(ordered: list[Record]) -> list[Record]:
     return list(by_topic.values())
 
 
-def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Record]) -> tuple[Bins, tuple[int, int]]:
-    spans = [tuple(summary["figures"]["span"]) for summary in dated]
-    own = [bins_of(record["bins"]) for record in [*(s["figures"] for s in dated), *unplaced]]
+def _common_bins(figures: list[Record], unplaced: list[Record], faults: list[Record]) -> tuple[Bins, tuple[int, int]]:
+    spans = [tuple(record["span"]) for record in figures]
+    own = [bins_of(record["bins"]) for record in [*figures, *unplaced]]
     for record in unplaced:
         bins = bins_of(record["bins"])
         spans.append((bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1))
@@ -212,23 +211,23 @@ def _common_bins(dated: list[Record], unplaced: list[Record], faults: list[Recor
     return bins_over(start, end, shift), (start, end)
 
 
-def series_of(dated: list[Record], unplaced: list[Record], bins: Bins) -> dict[str, list[int]]:
-    """The sums of the partitions' counts by bin, of `over_time` and of sends without a partition."""
+def series_of(figures: Iterable[Record], bins: Bins) -> dict[str, list[int]]:
+    """The sums by bin of the series in several figures."""
     names = ("ok", "fail", "info", "read", *OF_ACKNOWLEDGED)
     totals = {name: np.zeros(bins.number, np.int64) for name in names}
-    for record in [*(summary["figures"] for summary in dated), *unplaced]:
+    for record in figures:
         own = bins_of(record["bins"])
         for name, values in record["series"].items():
             totals[name] += sum_by_bin(values, own, bins)
     return {name: values.tolist() for name, values in totals.items()}
 
 
-def latency_of(dated: list[Record], bins: Bins) -> list[list[int]]:
-    """The sums of the partitions' latencies (figures/series.py: latency)."""
+def latency_of(figures: Iterable[Record], bins: Bins) -> list[list[int]]:
+    """The sums of the latencies (series.py: latency) in several figures."""
     cells: Counter[tuple[int, int]] = Counter()
-    for summary in dated:
-        where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
-        for number, bucket, count in zip(*summary["figures"]["latency"], strict=True):
+    for record in figures:
+        where = numbers_in(bins_of(record["bins"]), bins).tolist()
+        for number, bucket, count in zip(*record["latency"], strict=True):
             cells[where[number], bucket] += count
     rows = [(number, bucket, count) for (number, bucket), count in sorted(cells.items())]
     return [list(column) for column in zip(*rows, strict=True)] or [[], [], []]

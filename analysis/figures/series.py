@@ -15,6 +15,9 @@ from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of
 
 MAX_BINS = 192
+MAX_CONSUMERS = 16
+PER_OCTAVE = 4  # latency buckets for each doubling: a bucket is 19 % wide
+OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_time`
 
 
 class Bins(NamedTuple):
@@ -71,11 +74,6 @@ def sum_by_bin(values: list[int], bins: Bins, wider: Bins) -> Ints:
     total = np.zeros(wider.number, np.int64)
     np.add.at(total, numbers_in(bins, wider), np.asarray(values, np.int64))
     return total
-
-
-PER_OCTAVE = 4  # latency buckets for each doubling: a bucket is 19 % wide
-MAX_CONSUMERS = 16
-OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_time`
 
 
 class SendsAndReads(Protocol):

@@ -58,26 +58,25 @@ def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common) -> p
     passes = returned.group_by("tp").agg(
         end=pl.col("last").max() + 1, first=pl.col("first").min(), until=pl.col("until").max()
     )
-    return final_reads_of(
-        passes, as_one_partition(rest.marks), last_heal(common.context), common.settings.final_processes()
-    )
+    readers = common.settings.final_readers()
+    return final_reads_of(passes, as_one_partition(rest.marks), last_heal(common.context), readers)
 
 
 def _figures(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
-    own = [{"figures": fact.figures} for fact in facts if fact.figures]
+    own = [fact.figures for fact in facts if fact.figures]
     unplaced = unplaced_outcomes(common.unplaced.filter(topic=topic))
-    spans = [fact["figures"]["span"] for fact in own]
+    spans = [figures["span"] for figures in own]
     if (other := span_of(rest.sends, rest.marks)) is not None:
         spans.append(other)
     if not spans:
         return {**NO_FIGURES, "unplaced": unplaced}
     start, end = min(first for first, _ in spans), max(last for _, last in spans)
-    bins = bins_over(start, end, max((bins_of(fact["figures"]["bins"]).shift for fact in own), default=0))
+    bins = bins_over(start, end, max((bins_of(figures["bins"]).shift for figures in own), default=0))
     without_offset = {"bins": bins.to_json(), "series": outcomes(rest.sends, bins)}
     return plain_figures(
         (start, end),
         bins,
-        series_of(own, [without_offset], bins),
+        series_of([*own, without_offset], bins),
         latency_of(own, bins),
         acknowledged=sum(fact.counts["sends"] for fact in facts),
         handled_again=sum(fact.counts["handled_again"] for fact in facts),

@@ -179,11 +179,11 @@ def with_others(summary: dict[str, Any], left: Others) -> dict[str, Any]:
     added = {"sends": sends, "acknowledged": sends, "reads": reads, "records": sends + reads}
     counts = {name: number + added.get(name, 0) for name, number in summary["counts"].items()}
     summary = {**summary, "counts": counts, "latency": None if latency is None else int(latency)}
-    every = [{"figures": figures} for figures in (summary["figures"], *(part.figures for part in parts)) if figures]
+    figures = summary["figures"]
+    every = [figures, *(part.figures for part in parts if part.figures)]
     if len(every) == 1:
         return summary
-    figures = summary["figures"]
     bins, impact = bins_of(figures["bins"]), figures["impact"]
     added = {"acknowledged": impact["acknowledged"] + sends, "handled_again": impact["handled_again"] + again}
-    both = {"series": series_of(every, [], bins), "latency": latency_of(every, bins)}
+    both = {"series": series_of(every, bins), "latency": latency_of(every, bins)}
     return {**summary, "figures": {**figures, **both, "impact": {**impact, **added}}}
