@@ -68,6 +68,10 @@ class Settings:
         """The processes that made the final reads."""
         return [name for name in self.processes if self.role(name) == "final"]
 
+    def final_readers(self) -> list[str]:
+        """The `final_processes`; none if run.json does not declare final reads."""
+        return self.final_processes() if self.has_final_reads else []
+
     def producers(self) -> list[str]:
         """The processes with the role of a producer."""
         return [name for name in self.processes if self.role(name) in ("producer", "producer+consumer")]

@@ -63,7 +63,7 @@ def _groups(marks: pl.DataFrame, settings: Settings) -> list[str]:
 def is_late(closed: Closed, table: str, rows: pl.DataFrame, settings: Settings) -> bool:
     """Whether new rows of a table concern closed offsets or the final reads, or are older than dropped marks."""
     refers = pl.col("offset") < closed.below
-    is_final = pl.col("process").is_in(settings.final_processes() if settings.has_final_reads else [])
+    is_final = pl.col("process").is_in(settings.final_readers())
     if table != "marks":
         return bool(rows.select((refers | is_final).any()).item())
     kind = pl.col("kind")
@@ -135,8 +135,8 @@ def _closed_end(
     """
     size = settings.range_offsets
     below = before.below if before else 0
-    final = settings.final_processes() if settings.has_final_reads else []
-    if not facts or any(fact.final for fact in facts.values()) or rest.marks["process"].is_in(final).any():
+    is_of_final = rest.marks["process"].is_in(settings.final_readers())
+    if not facts or any(fact.final for fact in facts.values()) or is_of_final.any():
         return below
     read: dict[str, int] = {}
     for run in (run for fact in (*([before.facts] if before else []), *facts.values()) for run in fact.runs):
@@ -224,8 +224,7 @@ def _figures(figures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     start, end = min(one["span"][0] for one in figures), max(one["span"][1] for one in figures)
     bins = bins_over(start, end, max(bins_of(one["bins"]).shift for one in figures))
-    own = [{"figures": one} for one in figures]
-    counts = {"series": series_of(own, [], bins), "latency": latency_of(own, bins)}
+    counts = {"series": series_of(figures, bins), "latency": latency_of(figures, bins)}
     return {"bins": bins.to_json(), "span": [start, end], **counts}
 
 

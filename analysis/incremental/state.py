@@ -20,7 +20,7 @@ import polars as pl
 from ...histories.appended import Position
 from ...histories.errors import InputError, UsageError, describe_error
 from ...histories.pairing import PLACED_EVENTS
-from ...histories.tables import CONTEXT, SENDS, Schema, without_key
+from ...histories.tables import CONTEXT, SENDS, Schema, typed, without_key
 from ..batches import Unit, by_unit
 from ..partitions.unit import OBSERVED
 from ..screening.range_facts import RangeFacts
@@ -124,7 +124,7 @@ def _parse_position(entry: dict[str, Any]) -> Position:
 
 def _parse_closed(entry: dict[str, Any], values: dict[Unit, KeySet]) -> tuple[Unit, Closed]:
     unit = Unit(str(entry["topic"]), int(entry["partition"]))
-    facts = RangeFacts.of_json(json.dumps(entry["facts"]).encode())
+    facts = RangeFacts.of_json(entry["facts"])
     groups, handlers = ([str(name) for name in entry[names]] for names in ("groups", "handlers"))
     known = values.get(unit, KeySet())
     return unit, Closed(int(entry["below"]), facts, known, int(entry["dropped_until"]), groups, handlers)
@@ -137,7 +137,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _table(content: bytes, schema: Schema) -> pl.DataFrame:
-    return pl.read_parquet(io.BytesIO(content)).select(pl.col(name).cast(kind) for name, kind in schema.items())
+    return typed(pl.read_parquet(io.BytesIO(content)), schema)
 
 
 def save_state(file: Path, state: State) -> None:
@@ -191,8 +191,8 @@ def _checksum(content: dict[str, Any], members: dict[str, bytes]) -> str:
 
 
 def _record(closed: Closed) -> dict[str, Any]:
-    fields = {name: getattr(closed, name) for name in ("below", "dropped_until", "groups", "handlers")}
-    return {**fields, "facts": json.loads(closed.facts.to_json())}
+    fields = {name: value for name, value in closed._asdict().items() if name != "values"}  # these are in a table
+    return {**fields, "facts": closed.facts._asdict()}
 
 
 def _tables_of(carried: Carried) -> dict[str, pl.DataFrame]:

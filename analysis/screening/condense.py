@@ -93,11 +93,11 @@ def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, commo
         return False
     if chosen_rules(settings) - set(PROVED):  # a new rule may need other rows
         return False
-    if settings.has_final_reads and not settings.final_processes() and any(fact.read for fact in facts):
+    if settings.has_final_reads and not settings.final_readers() and any(fact.read for fact in facts):
         return False  # an ordinary consumer's reads may be the final ones
     if any(fact.counts["reads"] and not fact.runs for fact in facts):
         return False  # there are too many runs
-    healed_at, final = last_heal(common.context), settings.final_processes() if settings.has_final_reads else []
+    healed_at, final = last_heal(common.context), settings.final_readers()
     runs = [run for fact in facts for run in fact.runs if run.first is not None]
     if any(run.process in final and run.began.time < healed_at for run in runs):
         return False  # where they went on after the heal depends on all of their reads

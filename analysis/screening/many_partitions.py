@@ -82,14 +82,9 @@ class ManyPartitions:
         return last_heal(self.context)
 
     @property
-    def final_processes(self) -> list[str]:
-        """The processes of the final reads; none if the run is not final."""
-        return self.settings.final_processes() if self.settings.has_final_reads else []
-
-    @property
     def is_final_read(self) -> pl.Expr:
         """An expression on reads: whether it belongs to the final reads."""
-        return is_final_read(self.final_processes, self.last_heal)
+        return is_final_read(self.settings.final_readers(), self.last_heal)
 
     @cached_property
     def end_offsets(self) -> pl.DataFrame:
@@ -103,7 +98,7 @@ class ManyPartitions:
         passes = returned.agg(
             end=pl.col("offset").max() + 1, first=pl.col("completed").min(), until=pl.col("completed").max()
         )
-        return final_reads_of(passes, self.marks, self.last_heal, self.final_processes)
+        return final_reads_of(passes, self.marks, self.last_heal, self.settings.final_readers())
 
     @cached_property
     def known_ends(self) -> pl.DataFrame:

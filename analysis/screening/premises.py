@@ -103,7 +103,7 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
 @premise_of(*LOSS, *GROUPS)
 def _final_reads_are_of_final_processes(many: ManyPartitions) -> Contradictions:
     """The final reads begin at offset 0, where the log starts. Without a final process, a consumer's pass may count."""
-    if many.settings.has_final_reads and not many.final_processes:
+    if many.settings.has_final_reads and not many.settings.final_readers():
         yield many.reads
     yield many.final_reads.filter(pl.col("start") > 0)
 

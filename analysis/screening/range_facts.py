@@ -7,7 +7,6 @@ were written, in which order processes went through the range, and a hash of eac
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -115,14 +114,10 @@ class RangeFacts(NamedTuple):
     figures: dict[str, Any] | None
     hash_check: int
 
-    def to_json(self) -> str:
-        """The facts as JSON, for another process."""
-        return json.dumps(self._asdict())
-
     @classmethod
-    def of_json(cls, text: bytes) -> RangeFacts:
-        """The facts of `to_json`."""
-        values = json.loads(text)
+    def of_json(cls, record: dict[str, Any]) -> RangeFacts:
+        """The facts whose fields were written as JSON, which has lists for tuples."""
+        values = {**record}
         for name in ("unread", "sent_since", "stamped_since"):
             values[name] = Extent(*values[name]) if values[name] else None
         for name in ("final", "read"):
@@ -351,8 +346,8 @@ def _runs_of(reads: pl.DataFrame) -> list[RunOfReads] | None:
 
 def are_final(reads: pl.DataFrame, healed_at: int, settings: Settings) -> Mask:
     """Whether each read is one of the final reads: by a final process after the last fault ended (`healed_at`, ns)."""
-    processes = settings.final_processes() if settings.has_final_reads else []
-    return reads.select(is_final_read(processes, healed_at).fill_null(False)).to_series().to_numpy()
+    is_final = is_final_read(settings.final_readers(), healed_at)
+    return reads.select(is_final.fill_null(False)).to_series().to_numpy()
 
 
 def _extent(values: pl.Series, lowest: int = MIN_INT64) -> Extent | None:

@@ -96,9 +96,8 @@ def unproved_rules(topic: str, ranges: Sequence[HashedFacts], rest: Rows, common
     """The rules that must judge the partition. `rest`: its rows that belong to no range."""
     settings, facts = common.settings, [fact for fact, _ in ranges]
     final = final_reads_in(facts, rest, common)
-    is_read_by_final = (
-        bool(settings.final_processes()) or not settings.has_final_reads or not any(fact.read for fact in facts)
-    )
+    has_final_readers = bool(settings.final_readers()) or not settings.has_final_reads
+    is_read_by_final = has_final_readers or not any(fact.read for fact in facts)
     known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
     ordered = (fact.invoked_until <= later for fact, later in zip(facts[:-1], known[1:], strict=True))
     premises = {
