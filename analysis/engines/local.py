@@ -11,10 +11,10 @@ from ...histories.bundle import Run
 from ...histories.files import TEXT_BLOCK_BYTES, Block, Split, blocks
 from ...histories.pairing import PLACED_EVENTS
 from ...histories.settings import Settings
-from ...histories.tables import CONTEXT, SENDS
+from ...histories.tables import CONTEXT, SENDS, no_rows
 from ..batches import MAX_SMALL_ROWS, WHOLE, Unit, batch_of, batches_of
 from ..kernel import Judged, judge_unit
-from ..partitions.common import Common
+from ..partitions.common import Common, common_of
 from ..partitions.offset_ranges import REST
 from ..partitions.unit import Tables
 from ..results import Results, to_frame
@@ -92,13 +92,13 @@ class Gathering:
     @property
     def unpaired(self) -> pl.DataFrame:
         """The events without a counterpart so far."""
-        return _concat(self._unpaired, PLACED_EVENTS)
+        return pl.concat([no_rows(PLACED_EVENTS), *self._unpaired])
 
     def shared_rows(self, unpaired: pl.DataFrame) -> Parts:
         """The rows taken so far that belong to no partition, with these unpaired events."""
         return Parts(
-            context=[_concat(self._context, CONTEXT).unique(maintain_order=True)],
-            unplaced=[_concat(self._unplaced, SENDS)],
+            context=[pl.concat([no_rows(CONTEXT), *self._context]).unique(maintain_order=True)],
+            unplaced=[pl.concat([no_rows(SENDS), *self._unplaced])],
             unpaired=[unpaired],
             quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
             counts=dict(self.results.counts),
@@ -107,10 +107,9 @@ class Gathering:
     def gathered(self) -> Gathered:
         """The rows taken so far."""
         self._move_small()
-        self.results.context = _concat(self._context, CONTEXT).sort("completed", "at")
-        tables = {table: pl.concat(frames) for table, frames in self._shared.items()}
-        settings = self.results.run.settings
-        common = Common(settings, self.results.context, _concat(self._unplaced, SENDS), tables)
+        tables = {**self._shared, "context": self._context, "unplaced": self._unplaced}
+        common = common_of(tables, self.results.run.settings)
+        self.results.context = common.context
         return Gathered(self.results, self.units, self._small, common)
 
     def _move_small(self) -> None:
@@ -348,7 +347,3 @@ def _readings(splits: Iterable[Split]) -> Iterator[tuple[Split, Block | None]]:
 def _read_block(split: Split, block: Block | None, settings: Settings) -> tuple[int, list[Parts]]:
     """The split's number, and the Parts of the split or of one block of it."""
     return split.number, list(read_block(split, block, settings) if block else read_split(split, settings))
-
-
-def _concat(frames: list[pl.DataFrame], schema: dict[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
-    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)

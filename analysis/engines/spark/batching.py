@@ -14,9 +14,9 @@ import polars as pl
 import pyarrow as pa
 
 from ....histories.settings import Settings
-from ....histories.tables import CONTEXT, SENDS
 from ...batches import MAX_SMALL_ROWS, WHOLE, Unit
-from ...partitions.common import Common
+from ...kernel import Judged
+from ...partitions.common import common_of
 from ...partitions.unit import Tables
 from ...results import to_frame
 from ...rules.cycles import find_cycles
@@ -102,17 +102,7 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
             left = partly.get(unit)
             others = Others([one for one, _ in left], left[0][1]) if left else None
             judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
-            yield from to_batches(_results(to_frame(judged.findings), judged.summaries))
-            if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
-                found = find_cycles(pl.concat(judged.dependencies), settings)
-                findings, record = judge_whole_run(found, settings)
-                yield from to_batches([*_results(findings, []), of_no_partition("run", json.dumps(record).encode())])
-            else:
-                parts = (part for one in judged.dependencies for part in dependency_blocks(one))
-                yield from to_batches(of_no_partition(kind, payload) for kind, _, payload in parts)
-            yield from to_batches(of_no_partition("odd", pack(one)) for one in judged.odd)
-            plain = [("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected]
-            yield from to_batches(plain)
+            yield from to_batches(_blocks_of(judged, settings))
 
     return judge
 
@@ -125,11 +115,18 @@ def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataF
     return tables if sum(len(rows) for _, rows in tables) <= MAX_SMALL_ROWS else []
 
 
-def common_of(tables: Tables, settings: Settings) -> Common:
-    """The rows that all partitions share, from their blocks by table."""
-    context = pl.concat([pl.DataFrame(schema=CONTEXT), *tables.pop("context", [])]).sort("completed", "at")
-    unplaced = pl.concat([pl.DataFrame(schema=SENDS), *tables.pop("unplaced", [])])
-    return Common(settings, context, unplaced, {table: pl.concat(frames) for table, frames in tables.items()})
+def _blocks_of(judged: Judged, settings: Settings) -> Iterator[Row]:
+    """The blocks of a judged partition."""
+    yield from _results(to_frame(judged.findings), judged.summaries)
+    if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
+        findings, record = judge_whole_run(find_cycles(pl.concat(judged.dependencies), settings), settings)
+        yield from _results(findings, [])
+        yield of_no_partition("run", json.dumps(record).encode())
+    else:
+        parts = (part for one in judged.dependencies for part in dependency_blocks(one))
+        yield from (of_no_partition(kind, payload) for kind, _, payload in parts)
+    yield from (of_no_partition("odd", pack(one)) for one in judged.odd)
+    yield from (Row("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected)
 
 
 def _results(findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> list[Row]:

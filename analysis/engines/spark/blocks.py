@@ -69,10 +69,8 @@ def rows_of(parts: Parts, split: str, first: int) -> list[Row]:
         found += [(kind, "", -1, "", pack(frame)) for frame in getattr(parts, kind)]
     found += [("shared", "", -1, table, pack(frame)) for table, frame in parts.shared]
     for frame in parts.unpaired:
-        buckets = {name: zlib.crc32(name.encode()) % BUCKETS for name in frame["process"].unique().to_list()}
-        bucket = pl.col("process").replace_strict(buckets, return_dtype=pl.Int32).alias("bucket")
-        for (number,), events in frame.group_by(bucket, maintain_order=True):
-            found.append(("unpaired", "", int(str(number)), "", pack(events.select(list(PLACED_EVENTS)))))
+        events = frame.select(list(PLACED_EVENTS))
+        found += [("unpaired", "", bucket, "", pack(own)) for bucket, own in split_by_hash(events, "process", BUCKETS)]
     if parts.counts:
         name = split if "lines" in parts.counts else ""
         found.append(("counts", "", -1, name, json.dumps(parts.counts).encode()))
@@ -80,6 +78,14 @@ def rows_of(parts: Parts, split: str, first: int) -> list[Row]:
         Row(kind, topic, partition, name, number, payload)
         for number, (kind, topic, partition, name, payload) in enumerate(found, first)
     ]
+
+
+def split_by_hash(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The buckets by a hash of the texts in a column, and the rows of each."""
+    numbers = {text: zlib.crc32(text.encode()) % buckets for text in frame[name].unique().to_list()}
+    bucket = pl.col(name).replace_strict(numbers, return_dtype=pl.Int32).alias("bucket")
+    for (number,), rows in frame.group_by(bucket, maintain_order=True):
+        yield int(str(number)), rows
 
 
 def blocks_of_parts(

@@ -57,4 +57,4 @@ def read_splits(session: SparkSession, run: Run, parse: Parse, block_bytes: int 
     if not run.uri:
         return one_each(session, tasks_of(run)).mapInArrow(read, ROW)
     known = {(split.path, split.start): split for split in run.splits}
-    return text_of(session, dict.fromkeys(path for path, _ in known)).mapInArrow(read_lines, ROW)
+    return text_of(session, (path for path, _ in known)).mapInArrow(read_lines, ROW)

@@ -19,43 +19,40 @@ from ....histories.settings import Settings
 from ...rules.cycles import CyclesByType, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import dependencies_within, join_windows, split_windows, windows_of
-from .blocks import Batches, GroupMap, pack, rows_in, unpack
+from .blocks import Batches, GroupMap, pack, rows_in, to_batches, unpack
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
-_WINDOWS = "search string, rows long, payload binary"
-_WITHIN = "search string, bucket int, payload binary"
-_FOUND = "search string, payload binary"
+# Windows, dependencies or cycles of a search. The number is that of the dependencies, or the bucket of some of them.
+ROW = "search string, number long, payload binary"
+SCHEMA = pa.schema([("search", pa.string()), ("number", pa.int64()), ("payload", pa.binary())])
 
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, CyclesByType]:
     """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
-    of_tasks = blocks.select("payload").mapInArrow(partial(_windows, settings), _WINDOWS)
+    of_tasks = blocks.select("payload").mapInArrow(partial(_windows, settings), ROW)
     by_search = of_tasks.repartition(len(searches(settings)), "search").groupBy("search")
-    rows = by_search.applyInArrow(_join_windows, _WINDOWS)
+    rows = by_search.applyInArrow(_join_windows, ROW)
     windows: dict[str, pl.DataFrame] = {}
     buckets = 1
     for row in rows.collect():
         of_search = unpack(bytes(row["payload"]))
         if searches(settings)[row["search"]].may_split:
-            of_search = split_windows(of_search, row["rows"] // MAX_ROWS + 1)
+            of_search = split_windows(of_search, row["number"] // MAX_ROWS + 1)
         windows[row["search"]] = of_search
-        buckets = max(buckets, 2 * row["rows"] // MAX_ROWS + 1)  # half full on average, as windows differ
+        buckets = max(buckets, 2 * row["number"] // MAX_ROWS + 1)  # half full on average, as windows differ
     no_cycles: dict[str, CyclesByType] = {name: {} for name in searches(settings)}
     if not any(map(len, windows.values())):
         return no_cycles
     packed = {name: pack(frame) for name, frame in windows.items() if len(frame)}
-    within = blocks.select("payload").mapInArrow(partial(_within, settings, packed, buckets), _WITHIN)
+    within = blocks.select("payload").mapInArrow(partial(_within, settings, packed, buckets), ROW)
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
-    by_bucket = within.repartition(tasks, "search", "bucket").groupBy("search", "bucket")
-    joined = (
-        by_bucket.applyInArrow(_make_find(settings), _FOUND)
-        .groupBy("search")
-        .applyInArrow(_make_join(settings), _FOUND)
-    )
+    by_bucket = within.repartition(tasks, "search", "number").groupBy("search", "number")
+    found = by_bucket.applyInArrow(_make_find(settings), ROW)
+    joined = found.groupBy("search").applyInArrow(_make_join(settings), ROW)
     return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
@@ -65,13 +62,12 @@ def _windows(settings: Settings, batches: Batches) -> Batches:
         dependencies = unpack(row["payload"])
         for name, search in chosen.items():
             rows = dependencies.filter(search.dependencies)
-            yield _batch(search=name, rows=len(rows), payload=pack(windows_of(rows)))
+            yield from to_batches([(name, len(rows), pack(windows_of(rows)))], SCHEMA)
 
 
 def _join_windows(table: pa.Table) -> pa.Table:
     windows = join_windows(unpack(payload) for payload in table.column("payload").to_pylist())
-    rows, search = sum(table.column("rows").to_pylist()), table.column("search")[0].as_py()
-    return pa.Table.from_batches([_batch(search=search, rows=rows, payload=pack(windows))])
+    return _row(table.column("search")[0].as_py(), sum(table.column("number").to_pylist()), pack(windows))
 
 
 def _within(settings: Settings, packed: Mapping[str, bytes], buckets: int, batches: Batches) -> Batches:
@@ -82,7 +78,7 @@ def _within(settings: Settings, packed: Mapping[str, bytes], buckets: int, batch
         for name, of_search in windows.items():
             rows = dependencies_within(dependencies.filter(chosen[name].dependencies), of_search)
             for (bucket,), part in rows.group_by(pl.col("window") % buckets, maintain_order=True):
-                yield _batch(search=name, bucket=pa.scalar(bucket, pa.int32()), payload=pack(part))
+                yield from to_batches([(name, bucket, pack(part))], SCHEMA)
 
 
 def _make_find(settings: Settings) -> GroupMap:
@@ -94,8 +90,7 @@ def _make_find(settings: Settings) -> GroupMap:
             rows = rows.sort("key_appeared").unique(
                 ["source_at", "target_at", "kind"], keep="first", maintain_order=True
             )
-        found = cycles_of(rows, search.max_components, search.as_elle, search.is_exact)
-        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
+        return _row(name, 0, orjson.dumps(cycles_of(rows, search.max_components, search.as_elle, search.is_exact)))
 
     return find
 
@@ -104,15 +99,10 @@ def _make_join(settings: Settings) -> GroupMap:
     def join(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
         parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
-        found = join_cycles(parts, searches(settings)[name].max_components)
-        return pa.Table.from_batches([_batch(search=name, payload=orjson.dumps(found))])
+        return _row(name, 0, orjson.dumps(join_cycles(parts, searches(settings)[name].max_components)))
 
     return join
 
 
-def _batch(**row: object) -> pa.RecordBatch:
-    columns = {
-        name: pa.array([value.as_py()], value.type) if isinstance(value, pa.Scalar) else pa.array([value])
-        for name, value in row.items()
-    }
-    return pa.RecordBatch.from_pydict(columns)
+def _row(search: str, number: int, payload: bytes) -> pa.Table:
+    return pa.Table.from_batches(to_batches([(search, number, payload)], SCHEMA))

@@ -65,7 +65,8 @@ def escape_pattern(path: str) -> str:
 def text_of(session: SparkSession, paths: Iterable[str]) -> DataFrame:
     """Lines of files: value (bytes), path, start (first byte of the split) and size of the file."""
     reader = list_all_files(session.read).option("lineSep", "\n")
-    return _with_places(reader.text([escape_pattern(path) for path in paths]), "cast(value as binary)")
+    unique = dict.fromkeys(map(escape_pattern, paths))
+    return _with_places(reader.text([*unique]), "cast(value as binary)")
 
 
 def _with_places(files: DataFrame, value: str) -> DataFrame:
@@ -106,7 +107,7 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
         ]
         rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
         frames.append(run_on_staged_files(run.stored, rows, pieces, partial(_read_files, run.settings)))
-    return _union(frames)
+    return union(frames)
 
 
 def _read_files(settings: Settings, task: dict[str, Any], folder: Path) -> Batches:
@@ -136,7 +137,7 @@ def tasks_of_jobs(batches: Batches) -> Batches:
 
 def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings) -> DataFrame:
     known = {(split.path, split.start): (split.number, split.reader) for split in splits}
-    lines = text_of(session, dict.fromkeys(path for path, _ in known))
+    lines = text_of(session, (path for path, _ in known))
     return lines.mapInArrow(partial(_parse_runs, settings, known), BLOCK)
 
 
@@ -216,14 +217,15 @@ def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> Data
     if not frames:
         return frame_of(session, [])
     # Without coalesce each file would be a task of its own.
-    return _union(frames).coalesce(_tasks_of(files)).mapInArrow(partial(_cut, root, homes), STAGED)
+    return union(frames).coalesce(_tasks_of(files)).mapInArrow(partial(_cut, root, homes), STAGED)
 
 
 def _tasks_of(files: Iterable[Stored]) -> int:
     return max(MIN_TASKS, sum(file.size for file in files) // SPLIT_BYTES)
 
 
-def _union(frames: Iterable[DataFrame]) -> DataFrame:
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of all frames, which have the same columns."""
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 

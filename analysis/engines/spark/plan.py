@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +50,7 @@ from .blocks import (
     to_batches,
     unpack,
 )
-from .fetching import STAGED, blocks_of, pieces_of, run_on_staged_files, tasks_of_jobs
+from .fetching import STAGED, blocks_of, pieces_of, run_on_staged_files, tasks_of_jobs, union
 from .frames import blocks_of_frame
 from .range_tasks import UNIT, literal
 from .session import parallel_tasks, shuffle_tasks
@@ -128,7 +128,7 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
         blocks = text_blocks.decompress_files(rows, parsing)
         frames.append(text_blocks.parse_text_blocks(blocks, parsing, run.settings, lines))
-    return reduce(lambda one, other: one.unionByName(other), frames)
+    return union(frames)
 
 
 def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:

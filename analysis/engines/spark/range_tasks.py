@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from ....histories.settings import Settings
 from ...batches import Unit
-from ...partitions.common import Common
+from ...partitions.common import Common, common_of
 from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import Tables
 from ...screening.range_facts import Rows, rows_of
-from .batching import common_of
 from .blocks import BLOCK, SCHEMA, Batches, pack, rows_in, to_batches, unpack
 
 if TYPE_CHECKING:

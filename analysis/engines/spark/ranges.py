@@ -13,7 +13,7 @@ import json
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ import pyarrow as pa
 from ....histories.bundle import Run
 from ....histories.settings import Settings
 from ...batches import Unit
-from ...partitions.common import Common
+from ...partitions.common import Common, common_of
 from ...partitions.offset_ranges import REST
 from ...partitions.unit import OBSERVED, Tables
 from ...screening.condense import borders_of, wanted_of
@@ -30,8 +30,9 @@ from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of
 from ...screening.retained import Wanted, condense_range
 from ...screening.screen import chosen_rules
 from ...screening.suspects import Borders, Suspects, suspects_of_range
-from .batching import batch_of, common_of
+from .batching import batch_of
 from .blocks import BLOCK, SCHEMA, Batches, in_order, of_no_partition, pack, to_batches, unpack
+from .fetching import union
 from .range_tasks import RANGED, UNIT, by_task, cut, is_block_of, literal, of_units, ranges_in
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
         done += replaced
         added.append(condensed)
     is_done = F.col("kind").isin("observations", "small") & is_block_of(done)
-    return reduce(lambda one, other: one.unionByName(other), [blocks.filter(~is_done), *added])
+    return union([blocks.filter(~is_done), *added])
 
 
 def _facts(settings: Settings, batches: Batches) -> Batches:

@@ -10,7 +10,6 @@ counts, at most MAX_ANOMALIES of a type from each task, windows, cycles, and the
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -39,7 +38,7 @@ from ...transactions.txn_history import (
 )
 from ...transactions.version_edges import edges_of, with_operations
 from ...txn_run import Progress, add_findings, placed_events, try_orders
-from .blocks import dependency_blocks, pack, rows_in, to_batches, unpack
+from .blocks import dependency_blocks, pack, rows_in, split_by_hash, to_batches, unpack
 from .buckets import ROW, SCHEMA, Payloads, Row, by_bucket, read_splits
 from .cycles import find_cycles
 from .plan import store, storing
@@ -112,20 +111,12 @@ def _read_split(buckets: int, split: Split, source: Iterable[Block]) -> Iterator
         lines, count = placed.lines, count + len(placed.events)
         steps = placed.steps.join(placed.events.select("place", "process"), on="place", maintain_order="left")
         for kind, frame in (("events", placed.events), ("steps", steps)):
-            for bucket, part in _split_by(frame, "process", buckets):
+            for bucket, part in split_by_hash(frame, "process", buckets):
                 yield kind, bucket, pack(part)
         if len(placed.left_out):
             yield "quarantine", -1, pack(placed.left_out)
     yield "lines", -1, orjson.dumps([split.number, lines])
     yield "counts", -1, orjson.dumps({"events": count})
-
-
-def _split_by(frame: pl.DataFrame, name: str, buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
-    """The rows of each bucket of the texts in a column."""
-    numbers = {text: zlib.crc32(text.encode()) % buckets for text in frame[name].unique().to_list()}
-    bucket = pl.col(name).replace_strict(numbers, return_dtype=pl.Int32).alias("bucket")
-    for (number,), part in frame.group_by(bucket, maintain_order=True):
-        yield int(str(number)), part
 
 
 def _pair_processes(buckets: int, _: int, payloads: Payloads) -> Iterator[Row]:
@@ -134,7 +125,7 @@ def _pair_processes(buckets: int, _: int, payloads: Payloads) -> Iterator[Row]:
     yield "counts", -1, orjson.dumps(outcome_counts(txns))
     if payloads["steps"]:
         steps = pl.concat(map(unpack, payloads["steps"])).drop("process").sort("place", "step")
-        for bucket, part in _split_by(owned_steps(steps, txns), "key", buckets):
+        for bucket, part in split_by_hash(owned_steps(steps, txns), "key", buckets):
             yield "steps", bucket, pack(part)
             indeterminate = part.filter(outcome="info").select("at").unique()
             if len(indeterminate):

@@ -45,7 +45,7 @@ def digest_of(files: Iterable[tuple[str, Path]]) -> str:
     return whole.hexdigest()
 
 
-def find_installed(digest: str) -> Path | None:
+def find_installed() -> Path | None:
     """The folder of the worker's installed package; None if there is none or if it has other files."""
     try:
         package = _spec("logjudge", [entry for entry in sys.path if Path(entry).is_dir()])
@@ -57,7 +57,7 @@ def find_installed(digest: str) -> Path | None:
             if found is None or not found.origin:
                 return None
             roots[folder] = Path(found.origin).parent
-        return roots[""] if digest_of(files_of(roots)) == digest else None
+        return roots[""] if digest_of(files_of(roots)) == DIGEST else None
     except OSError:
         return None
 
@@ -68,7 +68,7 @@ def _spec(name: str, path: list[str]) -> ModuleSpec | None:
     return next((spec for spec in found if spec is not None), None)
 
 
-def unpack_once(archive: str, digest: str) -> Path | None:
+def unpack_once(archive: str) -> Path | None:
     """The folder of the archive's package, unpacked once for all sessions; None if no folder is writable."""
     for parent in _cache_folders():
         with suppress(OSError):
@@ -76,7 +76,7 @@ def unpack_once(archive: str, digest: str) -> Path | None:
             if not _is_private(parent):
                 continue
             _remove_old(parent)
-            return _unpacked_below(parent, archive, digest)
+            return _unpacked_below(parent, archive)
     return None
 
 
@@ -92,8 +92,8 @@ def _is_private(folder: Path) -> bool:
     return folder.is_dir() and not folder.is_symlink() and found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
-def _unpacked_below(parent: Path, archive: str, digest: str) -> Path:
-    home = parent / f"code-{digest[:32]}"
+def _unpacked_below(parent: Path, archive: str) -> Path:
+    home = parent / f"code-{DIGEST[:32]}"
     if not home.exists():
         scratch = Path(tempfile.mkdtemp(prefix="code-new-", dir=parent))
         with zipfile.ZipFile(archive) as packed:
@@ -126,7 +126,7 @@ def _remove_old(parent: Path) -> None:
 def become_package(archive: str) -> None:
     """Makes the module `logjudge` the package that was found; its submodules are then imported from there."""
     module = sys.modules["logjudge"]
-    folder = find_installed(DIGEST) or unpack_once(archive, DIGEST)
+    folder = find_installed() or unpack_once(archive)
     if folder is None:
         module.__path__ = [f"{archive}/{CODE}"]
         with zipfile.ZipFile(archive) as packed:
