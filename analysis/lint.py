@@ -46,7 +46,8 @@ def lint(run: Run) -> Lint:
     unproved = screen_small(gathered)
     for unit in sorted(gathered.units):
         judged = judge_unit(*unit, gathered.units[unit], gathered.common, unproved=unproved.get(unit))
-        results.add_judged(to_frame(judged.findings), judged.summaries)
+        results.add_findings(to_frame(judged.findings))
+        results.add_summaries(judged.summaries)
     results.refuse_unusable()
     assumptions = verdict_of(results)["assumptions"]
     broken = [one["says"] for one in assumptions if not one["holds"] and one["name"] not in LEFT_TO_OTHERS]

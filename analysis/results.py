@@ -86,15 +86,18 @@ class Results:
         """Adds damage in brokers' files of no partition."""
         self._damage.append(rows)
 
-    def add_judged(self, findings: pl.DataFrame, summaries: list[dict[str, Any]]) -> None:
-        """Adds the findings of one unit (`to_frame`) and the summaries of its partitions."""
+    def add_findings(self, findings: pl.DataFrame) -> None:
+        """Adds findings (`to_frame`)."""
         if len(findings):
             self._findings.append(findings)
+
+    def add_summaries(self, summaries: list[dict[str, Any]]) -> None:
+        """Adds the summaries of partitions."""
         self._summaries.extend(summaries)
 
     def add_of_run(self, findings: pl.DataFrame, record: dict[str, Any]) -> None:
         """Adds the findings of rules on the whole run and their record (run_rules.py)."""
-        self.add_judged(findings, [])
+        self.add_findings(findings)
         self._of_run.append(record)
 
     @property

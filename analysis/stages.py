@@ -9,7 +9,7 @@ kernel.py judges their result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -30,6 +30,7 @@ from .timelines.log_facts import HANDLERS
 
 QUARANTINED = {"place": pl.Int64, "reason": pl.String}
 REFERRING_TABLES = ("sends", "reads", "marks", "checkpoints")  # their rows refer to records of a log
+Progress = Callable[..., None]  # what, done, of how many, unit
 DAMAGED = ("line", "byte", "reason", "kind")
 MAX_DAMAGE = 100  # places of a broker's file that are listed one by one; all are counted
 

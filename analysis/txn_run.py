@@ -8,7 +8,7 @@ history: about three times the size of its file. engines/spark/transactions.py d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import polars as pl
@@ -22,7 +22,7 @@ from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .rules.cycles import MAX_PERMITTED, CyclesByType
 from .run_rules import MAX_DRAWN, of_run
-from .stages import QUARANTINED
+from .stages import QUARANTINED, Progress
 from .transactions.anomalies import Anomaly
 from .transactions.cycles import cycles_of, join_cycles
 from .transactions.keys import judge_keys, without_repeated
@@ -31,7 +31,6 @@ from .transactions.version_edges import Versions, dependencies_of, edges_of
 from .verdict.severity import with_configured_severity
 
 MAX_COMPONENTS = MAX_PERMITTED  # of a type of cycle: each has one finding, and the last has the count of the others
-Progress = Callable[..., None]
 
 
 class Placed(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -29,6 +29,7 @@ from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
     REFERRING_TABLES,
     Parts,
+    Progress,
     choose_batches,
     decode_batches,
     lookups_of,
@@ -43,7 +44,6 @@ from .dependency_store import DependencyStore
 from .store import BatchStore, ObservationStore
 from .threads import on_all_cores
 
-Progress = Callable[..., None]  # what, done, of how many, unit
 WORTH_PROVING = 10_000  # rows of a partition, from which on ranges prove it in less time than its rules take
 
 
@@ -140,7 +140,7 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     condensed: dict[Unit, Others] = {}
     for unit, proof, ranges, rest in _prove_large(units, common, progress):
         if proof.summary is not None:
-            results.add_judged(pl.DataFrame(), [proof.summary])
+            results.add_summaries([proof.summary])
             units.drop(unit)
             continue
         unproved[unit] = proof.unproved
@@ -160,7 +160,7 @@ def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
     for screened in on_all_cores(lambda small: screen_batch(small, apart, gathered.common), gathered.small):
         for unit, table, rows in screened.left:
             gathered.units.add(unit, table, rows)
-        gathered.results.add_judged(pl.DataFrame(), screened.summaries)
+        gathered.results.add_summaries(screened.summaries)
         unproved |= screened.unproved
     return unproved
 
@@ -190,7 +190,8 @@ def judge_units(
 
     for done, judged in enumerate(map_units(judge, order)):
         progress("judging", done, len(order), "partitions")
-        results.add_judged(to_frame(judged.findings), judged.summaries)
+        results.add_findings(to_frame(judged.findings))
+        results.add_summaries(judged.summaries)
         whole.odd.extend(judged.odd)
         whole.expected.extend(judged.expected)
     if whole.odd:

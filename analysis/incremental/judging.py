@@ -21,7 +21,7 @@ from ...histories.bundle import Run
 from ...histories.files import Split
 from ...histories.settings import Settings
 from ..batches import Unit
-from ..engines.local import Progress, facts_of_ranges, judge_run, judge_units, provable
+from ..engines.local import facts_of_ranges, judge_run, judge_units, provable
 from ..engines.store import ObservationStore
 from ..partitions.common import Common
 from ..partitions.offset_ranges import MAX_RANGES, REST
@@ -32,6 +32,7 @@ from ..screening.premises import UNREAD
 from ..screening.range_facts import HashedFacts, RangeFacts, Rows, rows_of
 from ..screening.ranges import Proof, proof_of, ranges_of
 from ..screening.screen import chosen_rules
+from ..stages import Progress
 from .closing import Closed, ProvedPartition, close_ranges, contradicts
 from .reading import Reading, read_appended
 from .state import Carried, State
@@ -132,7 +133,7 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], progress: Progress) 
             unproved[unit] = proved.proof.unproved | proved.undecided
             continue
         unjudged = {rule: [PENDING] for rule in RULES if rule in proved.undecided}
-        gathered.results.add_judged(pl.DataFrame(), [{**proved.proof.summary, "unjudged": unjudged}])
+        gathered.results.add_summaries([{**proved.proof.summary, "unjudged": unjudged}])
         gathered.units.drop(unit)
     judge_units(gathered, unproved, progress)
 

@@ -12,9 +12,9 @@ from ...histories.appended import Position, appended_blocks
 from ...histories.bundle import Run
 from ...histories.files import Block, Split
 from ...histories.parsing import parse_blocks
-from ..engines.local import Gathered, Gathering, Progress
+from ..engines.local import Gathered, Gathering
 from ..engines.threads import on_all_cores
-from ..stages import Parts, pair_across_splits, pair_and_observe, pair_at_end
+from ..stages import Parts, Progress, pair_across_splits, pair_and_observe, pair_at_end
 from .closing import is_late
 from .key_set import Keys, KeySet, operation_keys
 from .state import Carried

@@ -12,7 +12,7 @@ from ...histories.bundle import open_run
 from ...histories.errors import UsageError
 from ...histories.tables import Finding
 from ..batches import Unit, batches_of, by_unit
-from ..engines.local import Gathered, Progress, gather
+from ..engines.local import Gathered, gather
 from ..engines.threads import on_all_cores
 from ..incidents.explaining import explain
 from ..incidents.incident import Explained
@@ -22,6 +22,7 @@ from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
 from ..results import Results
 from ..screened_batches import screen_batch
+from ..stages import Progress
 from ..timelines.facts import Fact
 from ..verdict.severity import findings_of
 from ..wording import some

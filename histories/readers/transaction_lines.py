@@ -117,26 +117,26 @@ class _OtherLines:
         """Reads the lines with these numbers, which ascend."""
         at = 0
         while at < len(numbers):
-            number, taken = numbers[at], 1
             try:
-                text = decode_line(self.lines[number])
-                while True:
-                    try:
-                        forms = edn.read_all(text)
-                        break
-                    except edn.UnclosedError:
-                        follows = at + taken < len(numbers) and numbers[at + taken] == number + taken
-                        follows = follows and taken < MAX_LINES and len(text) < MAX_JOINED
-                        if not follows:
-                            raise
-                        text += "\n" + decode_line(self.lines[number + taken])
-                        taken += 1
+                forms, taken = self._forms_from(numbers[at : at + MAX_LINES])
                 if forms:
-                    self._add(number, _event(forms))
+                    self._add(numbers[at], _event(forms))
             except (MalformedError, edn.EdnError) as error:
-                self.malformed.append((number, str(error)))
+                self.malformed.append((numbers[at], str(error)))
                 taken = 1
             at += taken
+
+    def _forms_from(self, numbers: list[int]) -> tuple[list[Any], int]:
+        """The forms of the first line, or of as many adjacent ones as these take, and the number of these lines."""
+        text, taken = decode_line(self.lines[numbers[0]]), 1
+        while True:
+            try:
+                return edn.read_all(text), taken
+            except edn.UnclosedError:
+                if numbers[taken : taken + 1] != [numbers[0] + taken] or len(text) >= MAX_JOINED:
+                    raise
+            text += "\n" + decode_line(self.lines[numbers[taken]])
+            taken += 1
 
     def _add(self, number: int, event: Any) -> None:
         entries = edn.by_name(event)

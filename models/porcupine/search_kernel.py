@@ -38,7 +38,6 @@ from __future__ import annotations
 from ..compiled import compiled_inner_without_refcounts, compiled_without_refcounts
 from .machine import IMPOSSIBLE
 from .search_candidates import find_candidates, request_step, target_of, urgency
-from .search_path import go_to
 from .search_state import (
     BAG,
     BEST,
@@ -58,6 +57,7 @@ from .search_state import (
     TAKEN,
     USED_PENDING,
     Search,
+    go_to,
     is_dominated,
     lacks_configs,
     remember,

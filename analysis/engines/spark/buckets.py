@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from ....histories.bundle import Run
 from ....histories.files import BLOCK_BYTES, Block, Split, blocks
 from .blocks import rows_in, to_batches
 from .fetching import by_split, line_blocks, text_of
-from .plan import one_each, refuse_missing, tasks_of
+from .plan import one_each, splits_of, tasks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,9 +43,7 @@ def read_splits(session: SparkSession, run: Run, parse: Parse, block_bytes: int 
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for row in rows_in(batches):
-            for item in json.loads(row["task"]):
-                refuse_missing(item)
-                split = Split(**item)
+            for split in splits_of(row):
                 yield from to_batches(parse(split, blocks(split, block_bytes)), SCHEMA)
 
     def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

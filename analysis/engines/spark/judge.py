@@ -18,9 +18,8 @@ from ....histories.pairing import PLACED_EVENTS
 from ...results import Results
 from ...rules.anomalies import DIALECTS
 from ...run_rules import judge_pieces, judge_whole_run
-from ...stages import pair_at_end
+from ...stages import Progress, pair_at_end
 from ...transactions.pieces import Expected, expected_of_operations
-from ..local import Progress
 from .blocks import pack, rows_in, unpack
 from .connecting import cluster_errors
 from .cycles import find_cycles
@@ -227,9 +226,9 @@ class _StageWatcher:
 
 def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
     if kind == "findings":
-        results.add_judged(unpack(payload), [])
+        results.add_findings(unpack(payload))
     elif kind == "summaries":
-        results.add_judged(pl.DataFrame(), json.loads(payload))
+        results.add_summaries(json.loads(payload))
     elif kind == "run":
         results.add_of_run(pl.DataFrame(), json.loads(payload))
     elif kind == "quarantine":

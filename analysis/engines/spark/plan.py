@@ -7,7 +7,7 @@ the kernels decode them at memory speed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,7 +25,6 @@ from ....histories.settings import Settings
 from ...batches import Unit, batches_of
 from ...stages import (
     REFERRING_TABLES,
-    Parts,
     choose_batches,
     decode_batches,
     lookups_of,
@@ -257,26 +256,30 @@ def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
         yield "parts", asdict(replace(part, path=part.path.absolute())), size
 
 
+def splits_of(task: Mapping[str, Any]) -> Iterator[Split]:
+    """The splits of a row of `tasks_of`. Raises FileNotFoundError if a worker does not see the file of one."""
+    return (Split(**item) for item in _items_in(task))
+
+
+def parts_of(task: Mapping[str, Any]) -> Iterator[Part]:
+    """The parts of brokers' files of a row of `tasks_of`. Raises FileNotFoundError as `splits_of` does."""
+    return (Part(**{**item, "path": Path(item["path"])}) for item in _items_in(task))
+
+
+def _items_in(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for item in json.loads(task["task"]):
+        if item.get("kind") not in NOT_READ and not Path(item["path"]).exists():
+            raise FileNotFoundError(INVISIBLE + item["path"])
+        yield item
+
+
 def _read_tasks(settings: Settings, lines: Accumulator[int] | None, batches: Batches) -> Batches:
     for row in rows_in(batches):
-        found = (named for item in json.loads(row["task"]) for named in _read_item(row["kind"], item, settings))
+        if row["kind"] == "parts":
+            found = (("", read_evidence(part)) for part in parts_of(row))
+        else:
+            found = ((str(split.number), parts) for split in splits_of(row) for parts in read_split(split, settings))
         yield from blocks_of_parts(found, first_number(row["number"]), lines)
-
-
-def _read_item(kind: str, item: dict[str, Any], settings: Settings) -> Iterator[tuple[str, Parts]]:
-    refuse_missing(item)
-    if kind == "parts":
-        yield "", read_evidence(Part(**{**item, "path": Path(item["path"])}))
-        return
-    split = Split(**item)
-    for parts in read_split(split, settings):
-        yield str(split.number), parts
-
-
-def refuse_missing(item: dict[str, Any]) -> None:
-    """Raises FileNotFoundError if a worker does not see the file of a split or part, which the driver found."""
-    if item.get("kind") not in NOT_READ and not Path(item["path"]).exists():
-        raise FileNotFoundError(INVISIBLE + item["path"])
 
 
 def _make_pair_bucket(settings: Settings) -> GroupMap:

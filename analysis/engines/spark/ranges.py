@@ -92,7 +92,6 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
 
 
 def _facts(settings: Settings, batches: Batches) -> Batches:
-    """The facts of each range."""
     for unit, number, tables, rest, common in ranges_in(batches, settings):
         facts = range_facts(tables, rest, number, common)
         yield from to_batches([("facts", *unit, "", number, pickle.dumps(facts))])
@@ -167,7 +166,6 @@ def _unpack_block(row: Any) -> tuple[str, Unit, int, Any]:
 
 
 def _suspects(settings: Settings, borders: Mapping[Unit, Borders], batches: Batches) -> Batches:
-    """The suspects of each range."""
     for unit, number, tables, rest, common in ranges_in(batches, settings):
         found = suspects_of_range(tables, rest, number, unit.topic, borders[unit], common)
         yield from to_batches([("suspects", *unit, "", number, pickle.dumps(found))])

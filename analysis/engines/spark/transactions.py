@@ -25,6 +25,7 @@ from ....histories.settings import Settings
 from ...results import MAX_NAMED, Results
 from ...rules.anomalies import ANOMALIES
 from ...rules.cycles import CyclesByType
+from ...stages import Progress
 from ...transactions.anomalies import Anomaly, collect
 from ...transactions.keys import guesses_of, judge_keys, seen_writers, without_repeated
 from ...transactions.txn_history import (
@@ -37,7 +38,7 @@ from ...transactions.txn_history import (
     pair_transactions,
 )
 from ...transactions.version_edges import edges_of, with_operations
-from ...txn_run import Progress, add_findings, placed_events, try_orders
+from ...txn_run import add_findings, placed_events, try_orders
 from .blocks import dependency_blocks, pack, rows_in, split_by_hash, to_batches, unpack
 from .buckets import ROW, SCHEMA, Payloads, Row, by_bucket, read_splits
 from .cycles import find_cycles

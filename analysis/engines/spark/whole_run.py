@@ -21,9 +21,10 @@ from ....histories.bundle import Run
 from ....histories.evidence.parts import Part
 from ....histories.files import Split
 from ....histories.settings import Settings
+from ...stages import Progress
 from .. import local
 from .blocks import BLOCK, Batches, of_no_partition, pack, rows_in, to_batches
-from .plan import refuse_missing, tasks_of
+from .plan import parts_of, splits_of, tasks_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -51,7 +52,7 @@ def read_progress(file: Path) -> tuple[str, int, int, str]:
     return what, done, total, unit
 
 
-def _write_progress(file: Path) -> local.Progress:
+def _write_progress(file: Path) -> Progress:
     written = 0.0
 
     def write(what: str, done: int, total: int, unit: str = "parts") -> None:
@@ -81,12 +82,10 @@ def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress_file: 
     splits: list[Split] = []
     parts: list[Part] = []
     for task in tasks:
-        for item in json.loads(task["task"]):
-            refuse_missing(item)
-            if task["kind"] == "parts":
-                parts.append(Part(**{**item, "path": Path(item["path"])}))
-            else:
-                splits.append(Split(**item))
+        if task["kind"] == "parts":
+            parts += parts_of(task)
+        else:
+            splits += splits_of(task)
     run = Run(Path(), settings, tuple(splits), (), 0, tuple(parts))
     results = local.judge_run(run, _write_progress(progress_file)) if progress_file else local.judge_run(run)
     for kind, name, content in results.contents():
