@@ -146,14 +146,14 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
         unproved[unit] = proof.unproved
         if (others := _condense(units, unit, ranges, rest, proof.unproved, common)) is not None:
             condensed[unit] = others
-    judge_units(gathered, unproved, progress, condensed)
+    judge_units(gathered, unproved, condensed, progress)
     return results
 
 
 def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
-    """Adds the small partitions that are plainly valid to the results, and all others to the units.
+    """Adds the summaries of plainly valid small partitions to the results, and the rows of the others to the units.
 
-    Returns the rules that must judge each of these others.
+    Returns the rules that must judge each of the others.
     """
     unproved: dict[Unit, Collection[str]] = {}
     apart = list(gathered.units)
@@ -168,13 +168,13 @@ def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
 def judge_units(
     gathered: Gathered,
     unproved: Mapping[Unit, Collection[str]],
+    condensed: Mapping[Unit, Others],
     progress: Progress,
-    condensed: Mapping[Unit, Others] | None = None,
 ) -> None:
     """Judges all units of a run, and adds findings and summaries to its results.
 
-    `unproved` has the only rules that judge a unit; all rules judge the others. `condensed` has units of which only the
-    condensed rows are left, each with its other rows for the summary.
+    `unproved`: by unit, the rules that judge it; all rules judge a unit without an entry. `condensed`: by condensed
+    unit, what its other rows add to the summary.
     """
     results, units, common = gathered.results, gathered.units, gathered.common
     order = sorted(units)
@@ -186,7 +186,7 @@ def judge_units(
         judged = judge_unit(*unit, units.pop(unit), common, map_within, unproved.get(unit))
         while judged.dependencies:  # those of a large unit would wait in memory for the other units that are judged
             between.add(judged.dependencies.pop())
-        return _with_others(judged, condensed.get(unit) if condensed else None)
+        return _with_others(judged, condensed.get(unit))
 
     for done, judged in enumerate(map_units(judge, order)):
         progress("judging", done, len(order), "partitions")
@@ -208,9 +208,9 @@ def judge_stored(
     unproved: Collection[str] | None = None,
     others: Others | None = None,
 ) -> Judged:
-    """Judges the only unit of a store in this thread. A large one is first proved by its ranges, unless that was tried.
+    """Judges the only unit of a store in this thread. Its ranges first prove a large unit, unless `unproved` is given.
 
-    If it was, `unproved` has the rules that are left, and `others` the other rows of a condensed unit.
+    `unproved`: the rules that its ranges left to judge. `others`: what the other rows of a condensed unit add.
     """
     if unproved is None:
         for _, proof, ranges, rest in _prove_large(units, common):

@@ -135,7 +135,7 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], progress: Progress) 
         unjudged = {rule: [PENDING] for rule in RULES if rule in proved.undecided}
         gathered.results.add_summaries([{**proved.proof.summary, "unjudged": unjudged}])
         gathered.units.drop(unit)
-    judge_units(gathered, unproved, progress)
+    judge_units(gathered, unproved, {}, progress)
 
 
 def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed]) -> Carried | None:

@@ -28,7 +28,7 @@ def pack(value: Any) -> bytes:
 
 
 def unpack(payload: bytes) -> Any:
-    """What `pack` was given, with lists for tuples; `decode` makes values of actions of these."""
+    """What `pack` was given, with lists for tuples; `decode` restores the values of actions."""
     return json.loads(zstandard.ZstdDecompressor().decompress(payload))
 
 

@@ -5,21 +5,21 @@ record that was known when a later one was sent, or one that separates two runs 
 plain offsets a few are retained, with all of their rows, and the rules judge the partition as if there were no others:
 
 - lost-write, unseen: a plain record was in the final reads, or in any reads, so it is neither lost nor doubtful. It
-  separates two runs if it was invoked before a neighbour was gone (the first one invoked), and it contradicts an end
-  offset if it was acknowledged above (the last one invoked).
+  separates two runs if it was invoked before a neighbour was gone (the first one invoked). It contradicts an end offset
+  if it was acknowledged above (the last one invoked).
 - inconsistent-offsets, duplicate, phantom-read, aborted-read: all rows of a value or an offset are retained together.
   A plain record separates two runs of offsets if it was known before (the first one known).
 - realtime-order, stale-end-offset: the witness of a contradiction is the highest record known at its time.
 - nonmonotonic-send: both sends are retained. Other plain sends of the producer are in order.
 - poll-skip, nonmonotonic-poll: all offsets of a jump are retained. Where a consumer read plain records that are not,
-  its position behind them is (`positions`).
+  its position after them is (`positions`).
 - consumer-loss and others about groups: every group handled a plain record, or need not have; commits are retained,
   and the offsets over which a committed offset went back.
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.
 
-`borders_of` and `wanted_of` return None where this does not hold, and the rules judge all rows: of logs with
-transactions, deletions or compaction, of final reads by an ordinary consumer, of clocks that differ, of a
-group that passed over a record that was there, and of interleaved reads of one process.
+This does not hold for logs with transactions, deletions or compaction, final reads by an ordinary consumer, clocks that
+differ, a group that passed over a record that was there, and interleaved reads of one process. Then `borders_of` or
+`wanted_of` returns None, and the rules judge all rows.
 """
 
 from __future__ import annotations

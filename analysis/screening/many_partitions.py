@@ -38,7 +38,7 @@ class ManyPartitions:
         return cls(keys, **numbered, context=common.context, unplaced=common.unplaced, settings=common.settings)
 
     def without(self, numbers: Collection[int]) -> ManyPartitions:
-        """The same without the partitions of these numbers."""
+        """A copy without the partitions of these numbers."""
         is_left = ~pl.col("tp").is_in([*numbers])
         return replace(self, **{name: getattr(self, name).filter(is_left) for name in ("keys", *TABLES)})
 
@@ -102,7 +102,7 @@ class ManyPartitions:
 
     @cached_property
     def known_ends(self) -> pl.DataFrame:
-        """The end of the log as far as it was known from each time on: tp, completed (ns), end; sorted by time.
+        """The known end of the log from each time on: tp, completed (ns), end; sorted by time.
 
         An acknowledged or polled record proves an end behind it, a returned end offset proves itself.
         """

@@ -2,8 +2,8 @@
 
 Most partitions of most runs are plainly valid. To prove that takes a few queries for all of them together, while each
 rule takes dozens for each partition. A premise returns the partitions that contradict it. Where all premises of a rule
-hold, the rule has neither findings nor unknowns: each docstring says why. Where one fails, nothing is known: the rule
-judges the partition as always. tests/test_screening.py compares both ways on random histories.
+hold, the rule has neither findings nor unknowns: each docstring gives the reason. Where one fails, the rule judges the
+partition as always. tests/test_screening.py compares both ways on random histories.
 """
 
 from __future__ import annotations

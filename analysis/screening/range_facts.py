@@ -263,11 +263,9 @@ def _match_indeterminate(reads: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFra
     found = polled.join(written, on="value")
     is_plain = (pl.col("offset") == pl.col("last")) & (pl.col("first_read") >= pl.col("invoked"))
     has_one_each = len(found) == len(polled) == polled["offset"].n_unique()
-    return (
-        found.select("offset", "invoked", "first_read", "value")
-        if has_one_each and found.select(is_plain.all()).item()
-        else None
-    )
+    if not has_one_each or not found.select(is_plain.all()).item():
+        return None
+    return found.select("offset", "invoked", "first_read", "value")
 
 
 class _Dated(NamedTuple):

@@ -138,13 +138,15 @@ def suspects_of_range(
     settings = common.settings
     cells = Cells.of(tables, number, settings.range_offsets)
     sends, reads = cells.sends, cells.reads
-    if _is_irregular(cells) or (clocks := clocks_of(sends, reads, cells.marks)) is None:
+    clocks = clocks_of(sends, reads, cells.marks)
+    if _is_irregular(cells) or clocks is None:
         return None
     unplaced = common.unplaced.filter(topic=topic).select(rest.sends.columns)
-    late = _late_sends(cells, pl.concat([rest.sends, unplaced]), rest.marks, borders.known_above[number])
-    order = _out_of_order(sends, number, borders)
-    if _has_early_read(cells, pl.concat([rest.sends, unplaced])):
+    senders = pl.concat([rest.sends, unplaced])
+    if _has_early_read(cells, senders):
         return None  # clocks may differ (partitions/foreign_clock.py), which all rows decide
+    late = _late_sends(cells, senders, rest.marks, borders.known_above[number])
+    order = _out_of_order(sends, number, borders)
     # The reads that prove that a record was not lost.
     is_proof = are_final(reads, last_heal(common.context), settings) if borders.has_final else np.ones(len(reads), bool)
     missed = _missed_by_groups(cells, is_proof, rest.marks, borders, common)

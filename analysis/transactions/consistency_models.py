@@ -64,8 +64,8 @@ MODELS: dict[str, ConsistencyModel] = {
     ),
 }
 STRONGEST = "strict-serializable"
-# The models that a user can demand. consistent-view needs a cycle that a search may not find in its budget, and the
-# anomalies that tell the others from weaker models are only searched in part.
+# The models that a user can demand. A search may not find the cycle that consistent-view forbids in its budget. Of the
+# other models, the anomalies that distinguish them from weaker ones are only searched in part.
 DEMANDED = (
     *("read-uncommitted", "read-committed", "repeatable-read", "snapshot-isolation", "serializable"),
     *(name for name in MODELS if name.startswith("str")),

@@ -8,9 +8,9 @@
     …-process            the same with process order
     …-realtime           the same with real-time order
 
-Each implies those below it, and each plain type implies its -process, and that its -realtime. As in Elle, a step that
-several orders explain is named by the first of ww, wr, rw, process, realtime, and the names of its steps give the type
-of a cycle. Only transactions on lists and registers have rw dependencies.
+Each implies those below it. Each plain type implies its -process, and that its -realtime. The names of the steps give
+the type of a cycle. As in Elle, a step that several orders explain has the first name of ww, wr, rw, process, realtime.
+Only transactions on lists and registers have rw dependencies.
 """
 
 from __future__ import annotations

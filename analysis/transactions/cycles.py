@@ -58,9 +58,9 @@ def cycles_of(
 ) -> dict[str, Cycles]:
     """The cycles of dependencies in windows, by type: the shortest cycles of at most `max_components` of each type.
 
-    `as_elle`: only real time orders operations, as in Elle's search for strict serializability; it also joins
-    otherwise unrelated operations into one component. `is_exact`: a step that is both a dependency and an order in time
-    counts as the one that the type of the cycle needs, so no type is missed.
+    `as_elle`: only real time orders operations, as in Elle's search for strict serializability. It also joins otherwise
+    unrelated operations into one component. `is_exact`: a step may be both a dependency and an order in time; it counts
+    as what the type of the cycle needs, so no type is missed.
     """
     if not len(dependencies):
         return {}

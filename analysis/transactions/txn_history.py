@@ -54,7 +54,7 @@ class TxnHistory:
 
 
 def history_of(events: pl.DataFrame, steps: pl.DataFrame, is_whole: bool = True) -> TxnHistory:
-    """Joins invocations and completions. `events` and `steps` have the column `place` in place of `line`, sorted."""
+    """Joins invocations and completions. `events` and `steps` have the column `place` instead of `line`, sorted."""
     txns = pair_transactions(events)
     return _number_transactions(txns, _known_steps(steps, txns), is_whole and not outcome_counts(txns)[UNPAIRED])
 

@@ -1,9 +1,9 @@
 """Windows of time that contain all cycles of dependencies.
 
 Every operation has a moment: its end, or its start if it has no end. Real time and process order lead from a moment to
-a later one. So a cycle needs dependencies that lead back, from a later moment to an earlier one, and their spans cover
-the whole time between its first and last operation. Hence all operations of a cycle are in one window: a union of
-overlapping spans of dependencies that lead back. Most histories have few of these.
+a later one. So a cycle needs dependencies that lead back, from a later moment to an earlier one. Their spans cover the
+time between its first and its last operation. A window is a union of overlapping spans of dependencies that lead back,
+so one window has all operations of a cycle. Most histories have few windows.
 """
 
 from __future__ import annotations

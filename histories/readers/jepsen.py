@@ -10,7 +10,7 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
 - The time is `:time`, or else `:index`. An operation without both is malformed.
 - `:send` with one send is f `send`; `:poll` is f `poll` with the records of all its polls in order; `:txn`, and `:send`
   with several sends or none, is f `txn`. Jepsen only looks at the sends of `:send` and `:txn` and at the polls of
-  `:poll` and `:txn`, so a poll inside `:send` and a send inside `:poll` are left out.
+  `:poll` and `:txn`. So a poll inside `:send` and a send inside `:poll` are left out.
 - A completion of `:send` with the value nil is indeterminate; one of `:txn` has no steps.
 - A malformed line of the nemesis cannot hide an operation of a client (`of_nemesis` of QUARANTINE).
 - `{:x []}` in a poll becomes a record of topic x without offset and value: x was polled and returned no records.
@@ -18,8 +18,8 @@ Source: jepsen/tests/kafka.clj of github.com/jepsen-io/jepsen. An operation beco
 - `:rebalance-log [{:keys […]} …]` becomes `rebalanced`.
 - Processes other than integers are not clients: their operations are faults or heals (`:start`, `:heal` and the like).
 - Other `:f` of clients (`:debug-topic-partitions`) make no event; other entries of an operation are ignored.
-- An operation may have several lines if all but its first begin with a blank, as pprint writes it, and as Clojure
-  writes the `#error` of an exception. It is an event of its first line. One that a block of a large file cuts is
+- An operation may have several lines if all but its first begin with a blank. pprint writes it so, and Clojure writes
+  the `#error` of an exception so. It is an event of its first line. If a block of a large file ends within it, it is
   malformed.
 
 Operations have no identifiers: the completion of an event is the next event of its process (`op` is null). Malformed

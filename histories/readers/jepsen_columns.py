@@ -1,13 +1,13 @@
 """Reads the common lines of Jepsen's kafka histories as columns, without Python objects for each line.
 
-A common line is an operation map as Clojure prints it, with its entries in an order of `_ORDERS`, with integers as
-processes, offsets and values, and with integers or keywords as keys. Further entries (:error, :rebalance-log) may
-follow. A regular expression of polars selects these lines. jepsen_operations.py reads the others, and polls with a
-duplicate key, which a regular expression cannot find.
+A common line is an operation map as Clojure prints it. Its entries are in an order of `_ORDERS`. Its processes, offsets
+and values are integers, its keys are integers or keywords. Further entries (:error, :rebalance-log) may follow. A
+regular expression of polars selects these lines. jepsen_operations.py reads the others, and polls with a duplicate key,
+which a regular expression cannot find.
 
-The tokens of a line (runs of bytes between blanks, commas and brackets) then have known roles: those of the entries
-before and after the value by their count from the line's ends, those of the value by the bytes before them. numpy
-finds tokens and roles of all lines at once, polars makes texts and numbers of them.
+Tokens are the runs of bytes between blanks, commas and brackets. The role of a token in the value follows from the
+bytes before it, that of any other token from its place, counted from an end of the line. numpy finds the tokens and
+roles of all lines at once, and polars makes texts and numbers of them.
 """
 
 from __future__ import annotations

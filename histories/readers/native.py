@@ -261,7 +261,7 @@ def check_events(
 
 
 def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
-    """Selects rows with another word in the column, and says what they have."""
+    """A filter of rows with another word in the column, and the message about them."""
     found = pl.col(column).fill_null("null")
     return ~pl.col(column).is_in(words).fill_null(False), pl.format(
         f"found {column} {{}}, expected one of {', '.join(words)}", found
@@ -269,19 +269,19 @@ def _not_one_of(column: str, words: tuple[str, ...]) -> tuple[pl.Expr, pl.Expr]:
 
 
 def _outside(name: str, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Selects rows with a number that a log cannot have, and says which."""
+    """A filter of rows with a number that a log cannot have, and the message about them."""
     most = MAX_NUMBERS[name]
     return ~value.is_between(0, most), pl.format(f"found {name} {{}}, expected one from 0 to {most}", value)
 
 
 def _incomplete_items(items: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """Selects rows with an item in the list that lacks a needed field."""
+    """A filter of rows with an item in the list that lacks a needed field."""
     wrong = items.filter(pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed))
     return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
 
 
 def _items_outside(items: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
-    """Selects rows with an item in the list that has a number that a log cannot have, and says which."""
+    """A filter of rows with such a number in an item of the list, and the message about them."""
     wrong, text = _outside(name, pl.col(column).struct.field(name))
     found = items.filter(wrong).select("line", text=text).unique("line", keep="first")
     if not len(found):

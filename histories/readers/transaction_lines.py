@@ -1,9 +1,9 @@
 """Reads the EDN histories of Jepsen's transactional workloads, which Elle judges: operations with :value [[f k v] ...].
 
 Both formats (elle_append.py, elle_register.py) give the same tables: EVENTS has a row for each event of a client, STEPS
-one for each of its micro-operations. Keys and values are EDN texts (`edn.dumps`), equal where the forms are. An event
-without :process is one of the process nil, and an event of another process than a number or nil (:nemesis) or with
-another :f than :txn is skipped.
+one for each of its micro-operations. Keys and values are EDN texts (`edn.dumps`); equal forms have equal texts. An
+event without :process belongs to the process nil. Events of processes other than numbers and nil (:nemesis), and those
+with another :f than :txn, are skipped.
 
 Regular expressions of polars read the lines that Clojure prints for integer values, 350,000 a second on one core;
 edn.py reads the others, 15,000 a second. An event may take several lines.

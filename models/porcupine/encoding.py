@@ -40,7 +40,7 @@ class Encoding(NamedTuple):
     values: Sequence[Any]  # by number
     is_sequence: bool  # whether a state is a node of the trie; else it is the number of a value
     decode: Callable[[list[Any]], Any]  # the state of the model in Python, given its values
-    monitored: tuple[m.Monitored, ...]  # by the monitors that know the model, in the order in which they are asked
+    monitored: tuple[m.Monitored, ...]  # for the monitors of the model, in the order in which they run
 
     def state(self, machine: m.Machine, number: int) -> Any:
         """A state as the model in Python has it."""

@@ -41,7 +41,7 @@ IS, SLICE, LENGTH, LENGTH_MAX = range(12, 16)  # the content is word a; word a s
 DEQUEUE, DEQUEUE_ANY, POP, POP_ANY = range(16, 20)  # label a, first or last
 INSERT, INCLUDE, REMOVE, CONTAINS, LACKS = range(20, 25)  # label a; INSERT may repeat it
 
-# Which of monitors.py knows the model.
+# The monitor of a model (monitors.py).
 NO_MONITOR, REGISTER, LOG, QUEUE, STACK, PRIORITY_QUEUE, SET, LOCK, CONTENTS = range(9)
 
 

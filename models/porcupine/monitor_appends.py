@@ -139,8 +139,8 @@ def require(h: PartHistory, p: Positions, i: int) -> int:
 def reasons(h: PartHistory, p: Positions, i: int) -> Int32s:
     """The operations that prove that a position is filled when operation i ends.
 
-    For an append these are appends of the same value within a stretch of time, one more than the positions filled in
-    it, and the operations that prove how many positions were filled before it.
+    A get proves it alone. For an append, appends of the same value prove it: within a stretch of time there is one more
+    of them than positions were filled. Other operations prove how many positions were filled before the stretch.
     """
     chosen = np.zeros(len(h.call), np.bool_)
     while i >= 0:

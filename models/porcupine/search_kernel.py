@@ -1,10 +1,10 @@
 """The compiled search for a linearization: Wing and Gong's, with Lowe's memo and an explicit undo stack.
 
-Completed operations are numbered by their ends. `front` is the first one that is not linearized: all before it are,
-and none that was called after its end can be. So the set of linearized operations is `front` and one bit for each
-operation that overlaps its end, in a slot that an operation holds from its call to its end. A **configuration** is this
-set, the state, and the pending operations that were used. Its size does not depend on the length of the history. The
-memo compares whole configurations, so a hash collision costs time but cannot change the verdict.
+Completed operations are numbered by their ends. `front` is the first one that is not linearized: all before it are, and
+none that was called after its end can be. So the set of linearized operations is `front` and one bit for each operation
+that overlaps its end. The bit is in a slot, which the operation holds from its call to its end. A **configuration** is
+this set, the state, and the pending operations that were used. Its size does not depend on the length of the history.
+The memo compares whole configurations, so a hash collision costs time but cannot change the verdict.
 
 An operation is **pending** if its outcome is unknown. Pending operations are grouped in classes of equal actions. Only
 their calls differ, so the earliest-called of a class is used first, and a multiset of classes identifies the used ones.
@@ -228,7 +228,7 @@ def mark_open_actions(s: Search, mark: int) -> None:
 
 @compiled_inner_without_refcounts
 def push_pending(s: Search, row: int) -> None:
-    """Stack the configurations after pending operations, but for actions that an open completed operation has."""
+    """Stack the configurations after pending operations, except those with the action of an open completed one."""
     state, without = s.configs[row, STATE], state_without(s, row)
     limit = s.end_rank[s.configs[row, FRONT]]
     mark_open_actions(s, 0)

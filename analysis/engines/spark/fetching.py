@@ -3,7 +3,7 @@
 The readers of segments and Parquet seek in files. So one task collects the pieces of a file in a temporary folder (in
 the executor's TMPDIR), reads the file there and deletes it. The pieces are runs of lines from Spark's text source,
 which keeps all bytes. `binaryFile` is no alternative: it makes one row of a file, which takes several times the file's
-size in the JVM, so a segment of Kafka's usual 1 GiB does not fit into a driver of 2 GiB.
+size in the JVM. A driver of 2 GiB could not read one of Kafka's segments of 1 GiB.
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ def large_units(run: Run, listed: Sequence[Listed]) -> dict[Unit, str]:
 
 
 def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, tasks: int, store: Any) -> DataFrame:
-    """The blocks of a run in which those of large partitions are superseded as far as these can be proved.
+    """The blocks of a run. Of a large partition, a proof with its unproved rules comes instead of its observations.
 
-    There are then blocks of kind `proof` with the unproved rules, summaries of plainly valid partitions, and the
-    blocks that condense the others for their unproved rules.
+    A plainly valid partition also has a summary. A condensed one has the blocks that its unproved rules judge. A
+    partition that cannot be condensed keeps its observations.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,9 +1,9 @@
 """Runs at a URI that Spark's file systems read (s3a://, hdfs://, ...).
 
 `open_run` makes a *skeleton* of the run on the driver: a folder with the names and sizes of its files. Brokers' small
-files are whole in it, texts have their first lines, Parquet files their footer, and the rest is sparse. So bundle.py
-finds the same in it as in a local copy, but for byte-identical copies of a log: it cannot compare them. Tasks then read
-the files themselves (fetching.py).
+files are whole in it, texts have their first lines, Parquet files their footer, and the rest is sparse. bundle.py finds
+in it what it would find in a local copy, except byte-identical copies of a log, which it cannot compare. Tasks then
+read the files themselves (fetching.py).
 """
 
 from __future__ import annotations

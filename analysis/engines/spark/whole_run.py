@@ -1,7 +1,7 @@
 """Judges a run in one task, as the local engine does, where stages and workers cost more than the work in them.
 
-On a cluster these are small runs. On one machine all workers share its cores, so a task that uses them all takes half
-the time of many tasks, and less memory than their workers and the JVM's heap together.
+On a cluster these are small runs. On one machine all workers share its cores. There one task that uses all cores takes
+half the time of many tasks, and less memory than many workers and the JVM's heap.
 """
 
 from __future__ import annotations
