@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ...models.arrays import Ints
-from ..partitions.marks import IS_COMMITTED, IS_OF_GROUP
+from ..partitions.marks import IS_COMMITTED, IS_HANDLED, IS_OF_GROUP
 
 
 def group_of(settings: Settings) -> pl.Expr:
@@ -29,22 +29,21 @@ def groups_of(marks: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def unhandled_records(
-    groups: pl.DataFrame, placed: pl.DataFrame, done: pl.DataFrame, handlers: Collection[str], settings: Settings
+    groups: pl.DataFrame,
+    placed: pl.DataFrame,
+    reads: pl.DataFrame,
+    marks: pl.DataFrame,
+    context: pl.DataFrame,
+    settings: Settings,
 ) -> pl.DataFrame:
-    """The first (tp, group, offset) of the `placed` records (tp, offset, value) that no member of each group handled.
+    """The records that no member of a group handled: tp, group, offset, value; among `placed` (tp, offset, value).
 
-    What they handled is `done`; if no process records that, these are the reads. Else only groups of `handlers` count.
+    Members handled what they marked so. If no process records that, they handled what they read.
     """
-    missed = missed_records(groups, placed, done, handlers, settings)
-    return missed.group_by("tp", "group").agg(pl.col("offset").min())
-
-
-def missed_records(
-    groups: pl.DataFrame, placed: pl.DataFrame, done: pl.DataFrame, handlers: Collection[str], settings: Settings
-) -> pl.DataFrame:
-    """`unhandled_records`: all of them, with their values."""
+    handlers = handlers_of(context)
+    done = marks.filter(IS_HANDLED) if handlers else reads
     handled = done.select("tp", group_of(settings), "offset", "value")
-    if handlers:
+    if handlers:  # only their groups count
         handled = handled.filter(pl.col("group").is_in({settings.group_of(name) for name in handlers}))
     return groups.join(placed, on="tp").join(handled, on=["tp", "group", "offset", "value"], how="anti")
 

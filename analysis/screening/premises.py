@@ -17,8 +17,8 @@ from ...histories.observations import deletions_of
 from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
 from ..partitions.evidence import started_ms
-from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_MOVE, POSITION
-from .groups import contradicting_groups, group_of, groups_of, handlers_of, unhandled_records
+from ..partitions.marks import IS_COMMIT, IS_MOVE, POSITION
+from .groups import contradicting_groups, group_of, groups_of, unhandled_records
 from .many_partitions import ManyPartitions
 
 Contradictions = Iterator[pl.DataFrame]  # frames with the column tp
@@ -191,13 +191,7 @@ def _groups_handle_what_they_commit(many: ManyPartitions) -> Contradictions:
     """A group's commits grow, up to the end of the log that was known then. Its members handled all records below."""
     known = _with_known_end(many, many.marks.filter(IS_COMMIT), "completed", allow_exact_matches=True)
     yield known.filter(pl.col("offset") > pl.col("end").fill_null(0))
-    handlers = handlers_of(many.context)
-    unhandled = unhandled_records(
-        groups_of(many.marks, many.settings),
-        many.placed.select("tp", "value", offset="place"),
-        many.marks.filter(IS_HANDLED) if handlers else many.reads,
-        handlers,
-        many.settings,
-    )
+    groups, placed = groups_of(many.marks, many.settings), many.placed.select("tp", "value", offset="place")
+    unhandled = unhandled_records(groups, placed, many.reads, many.marks, many.context, many.settings)
     first_read = many.reads.group_by("tp", group_of(many.settings)).agg(pl.col("offset").min())
     yield from contradicting_groups(many.marks, first_read, unhandled, many.final_reads, many.settings)

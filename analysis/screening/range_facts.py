@@ -20,10 +20,10 @@ from ...models.arrays import Ints, Mask
 from ..extremes import greatest, least, least_from
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
-from ..partitions.marks import IS_COMMIT, IS_HANDLED, IS_LOG_END, is_final_read
+from ..partitions.marks import IS_COMMIT, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
 from ..partitions.unit import OBSERVED, Tables
-from .groups import ends_are_known, groups_of, handlers_of, unhandled_records
+from .groups import ends_are_known, groups_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
 from .summaries import handled_again
 
@@ -199,10 +199,9 @@ def _first_unhandled(
     if not len(groups):
         return []
     placed = as_one_partition(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
-    handlers = handlers_of(context)
-    done = as_one_partition(rows.marks.filter(IS_HANDLED) if handlers else rows.reads)
-    first = unhandled_records(groups, placed, done, handlers, settings).select("group", "offset")
-    return [Unhandled(*row) for row in first.iter_rows()]
+    reads, marks = as_one_partition(rows.reads), as_one_partition(rows.marks)
+    unhandled = unhandled_records(groups, placed, reads, marks, context, settings)
+    return [Unhandled(*row) for row in unhandled.group_by("group").agg(pl.col("offset").min()).iter_rows()]
 
 
 def as_one_partition(rows: pl.DataFrame) -> pl.DataFrame:

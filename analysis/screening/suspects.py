@@ -19,11 +19,11 @@ from ...models.arrays import Ints, Mask
 from ..extremes import least_from
 from ..partitions.common import Common
 from ..partitions.foreign_clock import HOUR_NS
-from ..partitions.marks import IS_HANDLED, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
+from ..partitions.marks import IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
 from .clocks import Clock, LastTimes, clocks_of, last_times_of
-from .groups import group_of, handlers_of, missed_records
+from .groups import group_of, unhandled_records
 from .premises import IS_ODD_MARK
 from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, as_one_partition, by_time, rows_of
 
@@ -292,12 +292,12 @@ def _missed_by_groups(
     groups = as_one_partition(pl.DataFrame({"group": [*borders.limits], "limit": [*borders.limits.values()]}))
     key = ["offset", "value"]
     records = as_one_partition(pl.concat([frame.select(key) for frame in (cells.sends, cells.reads)]).unique())
-    handlers = handlers_of(common.context)
     # Of the consumers without a group.id only those that committed, or were assigned the partition, are members.
     active = marks.filter(IS_OF_GROUP)["process"].unique()
     is_member = (group_of(common.settings) != "") | pl.col("process").is_in(active.implode())
-    done = as_one_partition(cells.marks.filter(IS_HANDLED) if handlers else cells.reads).filter(is_member)
-    missed = missed_records(groups, records, done, handlers, common.settings).filter(pl.col("offset") < pl.col("limit"))
+    reads, handled = (as_one_partition(frame.filter(is_member)) for frame in (cells.reads, cells.marks))
+    missed = unhandled_records(groups, records, reads, handled, common.context, common.settings)
+    missed = missed.filter(pl.col("offset") < pl.col("limit"))
     lost = cells.sends.filter("acknowledged").join(cells.reads.filter(pl.Series(is_proof)), on=key, how="anti")
     is_lost = missed["offset"] < borders.lost_below
     if not is_lost.all() or len(missed.join(lost, on=key, how="anti")):
