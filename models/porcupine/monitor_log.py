@@ -13,71 +13,7 @@ UNSEEN = -2  # instead of a value: no operation returned this offset; -1 is a va
 
 
 @compiled_inner
-def place_appends(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s):  # type: ignore[no-untyped-def]
-    """A verdict (-1: not decided yet), its witness, each append's offset (-1: none) and source, and the length.
-
-    The source of an offset is the operation that returned it.
-    """
-    count, appends, length = len(h.call), np.count_nonzero(h.instruction == APPEND), 0
-    position, source = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    owner, appender = np.full(appends + 1, -1, np.int32), np.full(h.values, -1, np.int32)
-    value_at, shown_by = np.full(appends + 1, UNSEEN, np.int32), np.full(appends + 1, -1, np.int32)
-    verdict, witness = -1, no_witness()
-    for i in range(count):  # appends that returned their offset
-        if h.instruction[i] != APPEND:
-            continue
-        value, offset = h.value[i], h.extra[i]
-        if offset < 0:
-            if appender[value] >= 0:
-                verdict = UNDECIDED
-            appender[value] = i
-        elif h.end[i] == h.never:
-            verdict = UNDECIDED
-        elif offset >= appends:
-            return ILLEGAL, np.array([i], np.int32), position, source, length
-        elif owner[offset] >= 0:
-            return ILLEGAL, np.array([owner[offset], i], np.int32), position, source, length
-        else:
-            owner[offset], shown_by[offset], value_at[offset] = i, i, value
-            position[i], source[i] = offset, i
-            length = max(length, offset + 1)
-    for i in range(count):  # lengths that were returned, and slices with their values
-        is_slice = h.instruction[i] == SLICE
-        if h.end[i] == h.never or not (is_slice or h.instruction[i] == LENGTH):
-            continue
-        known, first, end = h.value[i], 0, 0
-        if is_slice:
-            first, end = word_start[known], word_start[known + 1]
-            position[i] = known = h.extra[i] + end - first
-        if known > appends:
-            return ILLEGAL, np.array([i], np.int32), position, source, length
-        length = max(length, known)
-        for place in range(end - first):
-            value, offset = local_of[units[first + place]], h.extra[i] + place
-            if value_at[offset] == UNSEEN:
-                value_at[offset], shown_by[offset] = value, i
-            elif value_at[offset] != value:
-                return ILLEGAL, np.array([shown_by[offset], i], np.int32), position, source, length
-    for offset in range(length):  # appends that did not: their value identifies them
-        if verdict >= 0 or owner[offset] >= 0:
-            continue
-        if value_at[offset] == UNSEEN:
-            verdict = UNDECIDED
-            continue
-        i = appender[value_at[offset]] if value_at[offset] >= 0 else -1
-        if i < 0 or position[i] >= 0:
-            verdict = ILLEGAL
-            witness = np.array([shown_by[offset], source[i] if i >= 0 else -1], np.int32)
-        else:
-            position[i], source[i] = offset, shown_by[offset]
-    for i in range(count):
-        if verdict < 0 and h.instruction[i] == APPEND and position[i] < 0 and h.end[i] < h.never:
-            verdict = UNDECIDED
-    return verdict, witness, position, source, length
-
-
-@compiled_inner
-def check_log(h: PartHistory, position: Int32s, source: Int32s, length: int) -> tuple[int, Int32s]:
+def check_order(h: PartHistory, position: Int32s, source: Int32s, length: int) -> tuple[int, Int32s]:
     """Compare the order of offsets with real time: no operation may end before the call of one that precedes it.
 
     An append at offset p has the rank 2p + 1; an operation that found the log p long has the rank 2p. `latest` is, by
@@ -105,3 +41,65 @@ def check_log(h: PartHistory, position: Int32s, source: Int32s, length: int) -> 
         if before >= 0 and h.end[i] < h.call[before]:
             return ILLEGAL, np.array([i, source[i], before, source[before]], np.int32)
     return LINEARIZABLE, no_witness()
+
+
+@compiled_inner
+def check_log(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s) -> tuple[int, Int32s]:
+    """Place each append at the offset that it returned, or at which its value was read; then compare the order.
+
+    The source of an offset is the operation that returned it.
+    """
+    count, appends, length = len(h.call), np.count_nonzero(h.instruction == APPEND), 0
+    position, source = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    owner, appender = np.full(appends + 1, -1, np.int32), np.full(h.values, -1, np.int32)
+    value_at, shown_by = np.full(appends + 1, UNSEEN, np.int32), np.full(appends + 1, -1, np.int32)
+    ambiguous = False
+    for i in range(count):  # appends that returned their offset
+        if h.instruction[i] != APPEND:
+            continue
+        value, offset = h.value[i], h.extra[i]
+        if offset < 0:
+            ambiguous |= appender[value] >= 0
+            appender[value] = i
+        elif h.end[i] == h.never:
+            ambiguous = True
+        elif offset >= appends:
+            return ILLEGAL, np.array([i], np.int32)
+        elif owner[offset] >= 0:
+            return ILLEGAL, np.array([owner[offset], i], np.int32)
+        else:
+            owner[offset], shown_by[offset], value_at[offset] = i, i, value
+            position[i], source[i] = offset, i
+            length = max(length, offset + 1)
+    for i in range(count):  # lengths that were returned, and slices with their values
+        is_slice = h.instruction[i] == SLICE
+        if h.end[i] == h.never or not (is_slice or h.instruction[i] == LENGTH):
+            continue
+        known, first, end = h.value[i], 0, 0
+        if is_slice:
+            first, end = word_start[known], word_start[known + 1]
+            position[i] = known = h.extra[i] + end - first
+        if known > appends:
+            return ILLEGAL, np.array([i], np.int32)
+        length = max(length, known)
+        for place in range(end - first):
+            value, offset = local_of[units[first + place]], h.extra[i] + place
+            if value_at[offset] == UNSEEN:
+                value_at[offset], shown_by[offset] = value, i
+            elif value_at[offset] != value:
+                return ILLEGAL, np.array([shown_by[offset], i], np.int32)
+    if ambiguous:
+        return UNDECIDED, no_witness()
+    for offset in range(length):  # appends that did not: their value identifies them
+        if owner[offset] >= 0:
+            continue
+        if value_at[offset] == UNSEEN:
+            return UNDECIDED, no_witness()
+        i = appender[value_at[offset]] if value_at[offset] >= 0 else -1
+        if i < 0 or position[i] >= 0:
+            return ILLEGAL, np.array([shown_by[offset], source[i] if i >= 0 else -1], np.int32)
+        position[i], source[i] = offset, shown_by[offset]
+    for i in range(count):
+        if h.instruction[i] == APPEND and position[i] < 0 and h.end[i] < h.never:
+            return UNDECIDED, no_witness()
+    return check_order(h, position, source, length)

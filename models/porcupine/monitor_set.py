@@ -166,29 +166,6 @@ def find_contradiction(h: PartHistory, m: Members, words: Words, projected: bool
 
 
 @compiled_inner
-def check_members(h: PartHistory, words: Words) -> tuple[int, Int32s, Members]:
-    """Check each value alone. Returns a verdict (-1: the reads of all are left to check), a witness, and the bounds."""
-    m = new_members(h.values)
-    reads, removes, twice = collect_members(h, m)
-    projected = reads and (removes or twice)
-    if projected:
-        if h.values * len(h.call) > MAX_PROJECTED:
-            return UNDECIDED, no_witness(), m
-        impossible = project_reads(h, m, words)
-        if impossible >= 0:
-            return ILLEGAL, np.array([impossible], np.int32), m
-    value, missing = find_contradiction(h, m, words, projected)
-    if value < 0:
-        if projected or twice:
-            return UNDECIDED, no_witness(), m
-        return -1 if reads else LINEARIZABLE, no_witness(), m
-    if m.add[value] < 0:
-        return ILLEGAL, np.array([m.seen[value]], np.int32), m
-    own = [m.add[value], m.remove[value], m.seen[value], m.seen_last[value], m.missed[value], missing]
-    return ILLEGAL, np.array(own, np.int32), m
-
-
-@compiled_inner
 def sort_reads(h: PartHistory, words: Words) -> tuple[Int32s, int]:
     """The completed reads by the number of their elements, then by their calls; and one that no set can have, or -1."""
     count, operations = 0, len(h.call)
@@ -254,3 +231,28 @@ def check_reads(h: PartHistory, m: Members, words: Words) -> tuple[int, Int32s]:
         if first[value] > 0 and m.high[value] >= 0:
             upper[first[value] - 1] = earlier(h.end, upper[first[value] - 1], m.high[value])
     return check_times(h, reads, lower, upper)
+
+
+@compiled_inner
+def check_set(h: PartHistory, words: Words) -> tuple[int, Int32s]:
+    """Check each value alone, then the reads of all elements."""
+    m = new_members(h.values)
+    reads, removes, twice = collect_members(h, m)
+    projected = reads and (removes or twice)
+    if projected:
+        if h.values * len(h.call) > MAX_PROJECTED:
+            return UNDECIDED, no_witness()
+        impossible = project_reads(h, m, words)
+        if impossible >= 0:
+            return ILLEGAL, np.array([impossible], np.int32)
+    value, missing = find_contradiction(h, m, words, projected)
+    if value < 0:
+        if projected or twice:
+            return UNDECIDED, no_witness()
+        if reads:
+            return check_reads(h, m, words)
+        return LINEARIZABLE, no_witness()
+    if m.add[value] < 0:
+        return ILLEGAL, np.array([m.seen[value]], np.int32)
+    own = [m.add[value], m.remove[value], m.seen[value], m.seen_last[value], m.missed[value], missing]
+    return ILLEGAL, np.array(own, np.int32)

@@ -21,8 +21,8 @@ from .history import History
 from .machine import CAS, CONTENTS, LOCK, LOG, PASS, QUEUE, READ, REGISTER, SET, STACK, WRITE, Machine
 from .monitor_appends import check_appends
 from .monitor_buffers import certain, check_priority_queue, check_queue, collect, find_never_empty
-from .monitor_log import check_log, place_appends
-from .monitor_set import Words, check_members, check_reads
+from .monitor_log import check_log
+from .monitor_set import Words, check_set
 from .monitor_stack import check_stack
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, earlier, later, no_witness, select_part
 
@@ -139,12 +139,9 @@ def monitor(kind: int, h: PartHistory, machine: Machine, local_of: Int32s) -> tu
     if kind == LOCK:
         return check_lock(h)
     if kind == SET:
-        words = Words(machine.units, machine.word_start, local_of)
-        verdict, witness, members = check_members(h, words)
-        return (verdict, witness) if verdict >= 0 else check_reads(h, members, words)
+        return check_set(h, Words(machine.units, machine.word_start, local_of))
     if kind == LOG:
-        verdict, witness, position, source, length = place_appends(h, machine.units, machine.word_start, local_of)
-        return (verdict, witness) if verdict >= 0 else check_log(h, position, source, length)
+        return check_log(h, machine.units, machine.word_start, local_of)
     if kind == CONTENTS:
         return check_appends(h, machine.units, machine.word_start, local_of)
     return check_buffer(kind, h)
