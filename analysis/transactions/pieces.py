@@ -13,7 +13,7 @@ import polars as pl
 
 from ...histories.tables import Schema, typed
 from ..partitions.partition import Partition, once
-from ..replicas.replica_logs import with_aborted
+from ..replicas.replica_logs import ReplicaLogs, with_aborted
 from ..replicas.resolved_outcomes import missing_leader_log
 
 COMMITTED, ABORTED, ABSENT = "committed", "aborted", "absent"
@@ -89,6 +89,25 @@ def pieces_of(p: Partition) -> Pieces:
         return NO_PIECES
     if missing_leader_log(logs) or logs.is_leader_damaged:
         return NO_PIECES
+    records = _with_states(p, logs)
+    expected = {"ok": COMMITTED, "info": COMMITTED, "fail": ABORTED}
+    is_expected = pl.col("state") == pl.col("outcome").replace_strict(expected, return_dtype=pl.String)
+    pieces = records.group_by("at", "state", maintain_order=True).agg(
+        pl.lit(p.topic).alias("topic"),
+        pl.lit(p.partition, pl.Int32).alias("partition"),
+        pl.col("process", "outcome", "value", "marker", "broker", "file", "byte").first(),
+        first_offset=pl.coalesce("place", "offset").min(),
+        last_offset=pl.coalesce("place", "offset").max(),
+        records=pl.len(),
+        is_expected=is_expected.first(),
+        explanation=pl.lit(None, pl.String),
+    )
+    odd, others = pieces.filter(~pl.col("is_expected")), pieces.filter("is_expected")
+    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(others, EXPECTED)))
+
+
+def _with_states(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
+    """The sends in transactions, with their record in the leader's last log (`place`) and the state that it shows."""
     is_named = pl.col("value").is_not_null() & ~pl.col("value").is_in(p.tombstones.implode())
     # A value that was sent twice, or is in the log twice, identifies no record.
     sent = p.possible_sends["value"]
@@ -111,18 +130,4 @@ def pieces_of(p: Partition) -> Pieces:
     state = pl.when(pl.col("place").is_null()).then(absent).otherwise(aborted)
     joined = joined.with_columns(outcome=known, state=state).drop_nulls("state")
     # Only an acknowledged record is known to have been written.
-    joined = joined.filter((pl.col("state") != ABSENT) | (pl.col("outcome") == "ok"))
-    expected = {"ok": COMMITTED, "info": COMMITTED, "fail": ABORTED}
-    is_expected = pl.col("state") == pl.col("outcome").replace_strict(expected, return_dtype=pl.String)
-    rows = joined.group_by("at", "state", maintain_order=True).agg(
-        pl.lit(p.topic).alias("topic"),
-        pl.lit(p.partition, pl.Int32).alias("partition"),
-        pl.col("process", "outcome", "value", "marker", "broker", "file", "byte").first(),
-        first_offset=pl.coalesce("place", "offset").min(),
-        last_offset=pl.coalesce("place", "offset").max(),
-        records=pl.len(),
-        is_expected=is_expected.first(),
-        explanation=pl.lit(None, pl.String),
-    )
-    odd, expected_rows = rows.filter(~pl.col("is_expected")), rows.filter("is_expected")
-    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(expected_rows, EXPECTED)))
+    return joined.filter((pl.col("state") != ABSENT) | (pl.col("outcome") == "ok"))

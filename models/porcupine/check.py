@@ -122,17 +122,18 @@ class _Check:
     def _explain(self, part: int) -> SearchResult:
         """Searches how much of an illegal part can be linearized; a long part with a witness is not searched.
 
-        If a search decided the part, its monitor may still know a witness.
+        If a search decided the part, a monitor may still find a witness.
         """
-        known = part in self.monitored
-        for monitored in self.encoding.monitored if self.encoding is not None else ():
-            self.witness = self.witness or self._ask_monitor(monitored, [part])[1]
-        if known and self.sizes[part] > MAX_EXPLAINED:
+        assert self.encoding is not None  # results of models without compiled steps have their evidence
+        for monitored in self.encoding.monitored:
+            self.witness = self.witness or self._run_monitor(monitored, [part])[1]
+        is_monitored = part in self.monitored
+        if is_monitored and self.sizes[part] > MAX_EXPLAINED:
             return ILLEGAL
         from .compiled_search import CompiledSearch
 
         search = CompiledSearch(self._part_history(part), self._steps(part), Budget(None, self.budget.memory))
-        verdict = search.run(EXPLANATION_FUEL if known else float("inf"))
+        verdict = search.run(EXPLANATION_FUEL if is_monitored else float("inf"))
         result = search.result(verdict)
         return result if verdict else result._replace(verdict="illegal", front=0, states=[], reason="")
 
@@ -164,7 +165,7 @@ class _Check:
             return self.undecided[part][0]
         return Steps(self.model, self.numbered.actions, self.numbered.observes, self.encoding)
 
-    def _ask_monitor(self, monitored: Monitored, parts: list[int]) -> tuple[list[int], list[int]]:
+    def _run_monitor(self, monitored: Monitored, parts: list[int]) -> tuple[list[int], list[int]]:
         """A monitor's verdicts on parts until one is illegal, and its witness in the order of calls."""
         from .monitors import monitor_parts
         from .part_history import LINEARIZABLE, UNDECIDED
@@ -185,7 +186,7 @@ class _Check:
 
         assert self.encoding is not None
         for monitored in self.encoding.monitored:
-            verdicts, witness = self._ask_monitor(monitored, parts)
+            verdicts, witness = self._run_monitor(monitored, parts)
             for part, verdict in zip(parts, verdicts, strict=True):
                 if verdict == UNDECIDED:
                     continue
@@ -202,11 +203,9 @@ class _Check:
         from .short_search import search_parts
 
         assert self.encoding is not None
-        small = np.array(parts, np.int32)
-        left: list[int] = []
-        if len(self.history.action_of) > SMALL_PART:
-            is_small = self.sizes[small] <= SMALL_PART
-            small, left = small[is_small], small[~is_small].tolist()
+        among = np.array(parts, np.int32)
+        is_small = self.sizes[among] <= SMALL_PART
+        small, left = among[is_small], among[~is_small].tolist()
         batches = [small]
         if len(self.history.action_of) > BATCH:
             batches = np.split(small, np.flatnonzero(np.diff(np.cumsum(self.sizes[small]) // BATCH)) + 1)
