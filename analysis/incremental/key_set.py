@@ -1,4 +1,4 @@
-"""Sets of values and of operations as intervals of 64-bit keys: a hash of a text, plus the number behind it.
+"""Sets of values and of operations as intervals of 64-bit keys: a hash of a text, plus the number after it.
 
 So p0-1, p0-2, … p0-1000000 are one interval. Values without such numbers take 16 bytes each. Two values with the same
 key only cost time: their partition is judged by its rules. (A Bloom filter is smaller for random values, but not for

@@ -197,12 +197,12 @@ class ReadTime(NamedTuple):
 
 
 def _neighbouring_ranges(times: Mapping[int, ReadTime], key: OrderKey) -> set[int]:
-    """The ranges that were read at a key, last before it, or first behind it."""
+    """The ranges that were read at a key, last before it, or first after it."""
     found = {number for number, time in times.items() if time.began <= key <= time.ended}
     before = [(time.ended, number) for number, time in times.items() if time.ended < key]
-    behind = [(time.began, number) for number, time in times.items() if time.began > key]
+    after = [(time.began, number) for number, time in times.items() if time.began > key]
     found |= {max(before)[1]} if before else set()
-    found |= {min(behind)[1]} if behind else set()
+    found |= {min(after)[1]} if after else set()
     return found
 
 

@@ -66,7 +66,7 @@ def contradicting_groups(
 
 
 def ends_are_known(commits: pl.DataFrame, ends: Ints, since: Ints) -> bool:
-    """Whether each commit's offset was known as an end when it was made: from `since` (ns) on at or behind `ends`."""
+    """Whether each commit's offset was known as an end when it was made: from `since` (ns) on at or after `ends`."""
     known = pl.DataFrame({"end": ends, "since": since}).sort("end")
     known = known.with_columns(pl.col("since").cum_min(reverse=True))
     dated = commits.sort("offset").join_asof(

@@ -104,7 +104,7 @@ class ManyPartitions:
     def known_ends(self) -> pl.DataFrame:
         """The known end of the log from each time on: tp, completed (ns), end; sorted by time.
 
-        An acknowledged or polled record proves an end behind it, a returned end offset proves itself.
+        An acknowledged or polled record proves an end after it, a returned end offset proves itself.
         """
         records = self.placed.with_columns(end=pl.col("place") + 1)
         known = pl.concat(

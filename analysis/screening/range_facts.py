@@ -290,8 +290,8 @@ def _grows_with_time(known: _Dated, later: _Dated) -> bool:
     """Whether no operation was invoked after a record at or beyond its offset was known."""
     order = np.argsort(known.offsets, kind="stable")
     since = least_from(known.times[order])
-    behind = np.searchsorted(known.offsets[order], later.offsets, "left")
-    return not (since[behind] < later.times).any()
+    first = np.searchsorted(known.offsets[order], later.offsets, "left")
+    return not (since[first] < later.times).any()
 
 
 def _keys(frame: pl.DataFrame, rows: Ints, columns: tuple[str, str, str]) -> list[OrderKey]:

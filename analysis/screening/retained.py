@@ -34,8 +34,8 @@ class Wanted(NamedTuple):
     hashes: Ints  # of values, as int64
     keys: list[str]  # the last send with each is retained
     times: dict[int, list[int]]  # by range (ns): the highest record that was known before is retained
-    sends: Operations  # the sends before and behind these
-    polls: Operations  # the reads before and behind these
+    sends: Operations  # the sends before and after these
+    polls: Operations  # the reads before and after these
     latency: float | None  # the lower quartile (ns) of the partition
 
 
@@ -71,7 +71,7 @@ def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) 
     sends, reads, marks = (
         frame.filter(own) for frame, own in ((cells.sends, of_send), (cells.reads, of_read), (cells.marks, of_mark))
     )
-    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "positions": [_positions_behind(cells, keep)]}
+    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "positions": [_positions_after(cells, keep)]}
     left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
     again = handled_again(left.marks, common.settings)
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}
@@ -121,7 +121,7 @@ def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed_at: int) -
 
 
 def _neighbours(frame: pl.DataFrame, operations: Sequence[Operation], columns: Sequence[str]) -> Ints:
-    """The offsets of the rows of a process before and behind each operation, in the order of the columns."""
+    """The offsets of the rows of a process before and after each operation, in the order of the columns."""
     offsets: list[int] = []
     for process, wanted in groupby(sorted(operations), key=lambda operation: operation.process):
         own = frame.filter(process=process).with_columns(pl.col(columns[0]).fill_null(MAX_INT64)).sort(columns)
@@ -161,8 +161,8 @@ def _retain_witnesses(cells: Cells, keep: Mask) -> None:
     keep[np.concatenate(chosen)] = True
 
 
-def _positions_behind(cells: Cells, keep: Mask) -> pl.DataFrame:
-    """The positions of consumers behind reads that are not retained: after the last one of each row of them."""
+def _positions_after(cells: Cells, keep: Mask) -> pl.DataFrame:
+    """The positions of consumers after reads that are not retained: after the last one of each row of them."""
     reads = cells.reads.select("process", *ORDER, position=pl.col("offset") + 1).with_columns(
         is_retained=pl.Series(keep[cells.cell_of_read]), stretch=pl.Series(cells.cell_of_read // STRETCH)
     )

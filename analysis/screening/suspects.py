@@ -1,7 +1,7 @@
 """Finds the offsets of a range that an unproved rule may report; the others are plain (condense.py).
 
 A *plain* offset has one acknowledged send of a value. All of its reads returned that value, and not before the send. A
-final read is among them; in a run without final reads, any read. No record behind it was known before its send was
+final read is among them; in a run without final reads, any read. No record above it was known before its send was
 invoked, its producer's order agrees with its offset, and every group handled it that must have.
 """
 
@@ -233,7 +233,7 @@ def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_
 
 
 def _out_of_order(sends: pl.DataFrame, number: int, borders: Borders) -> tuple[Ints, Operations] | None:
-    """The offsets of sends before or behind which their producer's offsets go back.
+    """The offsets of sends before or after which their producer's offsets go back.
 
     And the sends whose predecessor may be in a higher range. None: there are too many.
     """

@@ -111,7 +111,7 @@ class CycleSearch:
 
         The cycle is a list of states, from the first one back to the same operation.
         """
-        # No rw step may follow another one, so the search begins behind one: a cycle also has a step that is not rw.
+        # No rw step may follow another one, so the search begins after one: a cycle also has a step that is not rw.
         start = first, int(self.base == "G-nonadjacent-item" and self.order != "realtime")
         previous: dict[State, State | None] = {start: None}
         queue = deque([(start, 1)])  # states, and the number of operations of their paths

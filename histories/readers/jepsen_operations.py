@@ -30,7 +30,7 @@ def event(line: bytes) -> dict[str, Any] | None:
         forms = edn.read_all(text)
     except edn.EdnError as error:
         refused = MalformedError(str(error))
-        # Lines may be missing behind a torn one.
+        # Lines may be missing after a torn one.
         is_torn = isinstance(error, edn.UnclosedError)
         refused.of_nemesis = not is_torn and text.count(":process") == 1 and bool(_OF_NEMESIS.fullmatch(text))
         raise refused from None

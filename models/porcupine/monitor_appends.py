@@ -8,7 +8,7 @@ operation requires it:
 - a get requires as many values as it found,
 - an append requires a position with its value, filled since its call and not yet taken by another append. The first
   such position is taken (appends in the order of their ends: Glover, "Maximum matching in a convex bipartite graph",
-  1967). If there is none, it is the next one with its value, and if that does not exist, a place behind the longest
+  1967). If there is none, it is the next one with its value, and if that does not exist, a place after the longest
   content.
 
 Each requirement is a lower bound of the filled positions that grows with an earlier one, so no linearization has fewer
@@ -30,25 +30,25 @@ from .machine import APPEND, IS, NEVER, REPLACE
 from .monitor_buffers import root_of
 from .part_history import ILLEGAL, LINEARIZABLE, UNDECIDED, PartHistory, later, no_witness
 
-BEHIND = -1  # instead of an operation: no append has taken the position
+NOT_TAKEN = -1  # instead of an operation: no append has taken the position
 
 
 class Positions(NamedTuple):
     """The positions of the longest content, and what is known of them.
 
     A slot is a position in the order of values, then of positions. The slots of a value end with one for all places
-    behind the longest content.
+    after the longest content.
     """
 
     length: int
     value: Int32s  # by position; -1 if no operation appends it
-    blocker: Int32s  # by position, and behind them: the get called last that did not find it, -1 if there is none
+    blocker: Int32s  # by position, and after all of them: the get called last that did not find it, -1 if there is none
     first_slot: Int32s  # by value
-    position: Int32s  # by slot; `length` behind the longest content
+    position: Int32s  # by slot; `length` after the longest content
     filled: Int32s  # by value: how many of its positions are filled
     filled_at: Int32s  # by position: when
     required_by: Int32s  # by position: the operation that required it to be filled when it ended
-    taken_by: Int32s  # by slot: the append
+    taken_by: Int32s  # by slot: the append, or NOT_TAKEN
     free: Int32s  # by slot: links to the next one that is not taken (root_of)
 
 
@@ -103,7 +103,7 @@ def lay_out_positions(h: PartHistory, content: Int32s, local_of: Int32s) -> Posi
     free = np.arange(slots + 1).astype(np.int32)
     return Positions(
         length, value, blocker, first_slot, position, filled, np.empty(length, np.int32),
-        np.empty(length, np.int32), np.full(slots, BEHIND, np.int32), free,
+        np.empty(length, np.int32), np.full(slots, NOT_TAKEN, np.int32), free,
     )  # fmt: skip
 
 
