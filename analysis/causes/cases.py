@@ -20,7 +20,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cause with its proof, or the reason why none is proved."""
+    """A proved cause with its facts, or the evidence that is missing to prove one."""
 
     cause: str  # a name of CAUSES, or UNKNOWN
     chain: tuple[Fact, ...] = ()  # the facts that prove it, in order of time

@@ -17,7 +17,7 @@ Record = dict[str, Any]
 class Explained(Explanation):
     """An explanation of findings of a partition, or of a truncation or election without any."""
 
-    sentence: str  # of the first finding, or what happened, and why as far as it is known
+    sentence: str  # of the first finding; without findings: what happened, with its reason if known
     findings: tuple[str, ...] = ()  # ids
     lost: LostRange | None = None  # of a loss
     truncated: OffsetRange | None = None

@@ -116,7 +116,7 @@ class RangeFacts(NamedTuple):
 
     @classmethod
     def of_json(cls, record: dict[str, Any]) -> RangeFacts:
-        """The facts whose fields were written as JSON, which has lists for tuples."""
+        """The facts from their fields as JSON, where tuples became lists."""
         values = {**record}
         for name in ("unread", "sent_since", "stamped_since"):
             values[name] = Extent(*values[name]) if values[name] else None

@@ -40,7 +40,7 @@ NULL, TRUE, FALSE = map(_packed, ("null", "true", "false"))
 
 
 def text_of(blob: bytes, memory: Bytes) -> Ints:
-    """The text of lines, of which the last may lack its line feed. `memory` has room for them and PADDING."""
+    """The text of lines, in `memory`, which has room for them and PADDING. The last line may lack its line feed."""
     memory[: len(blob)] = np.frombuffer(blob, np.uint8)
     memory[len(blob) : len(blob) + PADDING] = LINE_FEED
     return np.lib.stride_tricks.as_strided(memory[:8].view(np.int64), (len(blob) + PADDING - 7,), (1,))

@@ -139,7 +139,7 @@ def is_out_of_range(table: Ints, row: int) -> bool:
 
 @compiled_inner_without_refcounts
 def read_item(text: Ints, i: int, table: Ints, row: int, long: Bytes, copied: Ints) -> int:
-    """Reads an item, whose brace is before i, into a row. It has scalars only."""
+    """Reads an item into a row; i is the position after its opening brace. It has scalars only."""
     table[row, PRESENT] = 0
     seen = 0
     while True:
@@ -226,7 +226,7 @@ def read_steps(text: Ints, i: int, out: Output) -> int:
 
 @compiled_inner_without_refcounts
 def read_event(text: Ints, i: int, row: int, out: Output) -> int:
-    """Reads the object of a line, whose brace is before i, into a row. Returns the end of the line."""
+    """Reads an event into a row; i is the position after its opening brace. Returns the end of the line, or -1."""
     table = out.events
     table[row, PRESENT] = table[row, SEEN] = 0
     closed = False

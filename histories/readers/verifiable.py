@@ -48,7 +48,7 @@ _NAMED = re.compile(
     re.MULTILINE,
 )
 _SUFFIXES = frozenset((".gz", ".zst", ".json", ".jsonl", ".ndjson", ".log", ".txt", ".out"))
-_MILLISECONDS = range(INT64.start // 1_000_000 + 1, INT64.stop // 1_000_000)  # whose nanoseconds fit 64 bits
+_MILLISECONDS = range(INT64.start // 1_000_000 + 1, INT64.stop // 1_000_000)  # that fit 64 bits as nanoseconds
 _INT32 = range(1 << 31)
 
 # The frequent lines as Jackson writes them. orjson parses all other spellings.
