@@ -48,8 +48,8 @@ class OffsetHistory:
 
     def record(self) -> Record:
         """The history as docs/verdict.md describes it."""
-        listed = ("sent", "read", "passed", "transaction", "found", "causes")
-        lists = {name: [one.record() for one in getattr(self, name)] for name in listed}
+        names = ("sent", "read", "passed", "transaction", "found", "causes")
+        lists = {name: [one.record() for one in getattr(self, name)] for name in names}
         led = [{"epoch": epoch, "says": sentence} for epoch, sentence in self.led.items()]
         return {**vars(self), **lists, "led": led, "absence": self.absence and self.absence.record()}
 
