@@ -1,10 +1,14 @@
-"""committed-offset-vanished: the group's committed offset was gone when it came back, and a reset skipped records.
+"""committed-offset-vanished: the group's committed offset was gone when it came back, so a reset moved the group.
 
 A group coordinator deletes the offsets of a group that has had no member for offsets.retention.minutes. A group that
 returns later starts like a new group. Deleting a group, or losing records of __consumer_offsets, also removes offsets.
+auto.offset.reset then moves the group: to the end, so that it skips records, or to the beginning, so that it reads them
+again.
 
-Needs: a commit of the group at or below the records; a later assignment without a committed offset;
-auto.offset.reset=latest of that member; and the group then started to read after the records.
+Needs: a commit of the group, and a later assignment without a committed offset. For skipped records, the commit at or
+below them, auto.offset.reset=latest of that member, and that the group then started to read after the records. For a
+committed offset that went back, that this member read records below it again and committed the lower offset; and that
+`__consumer_offsets` does not have both commits without a removal in between.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import polars as pl
 
 from ..extremes import greatest
 from ..timelines.facts import SECOND, Fact, ordered
-from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, needs
+from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, Regression, needs
 from .commits_lost import PREVENTED_BY as AGAINST_LOST_COMMITS
 from .consumer_reset import PREVENTED_BY, find_reset
 
@@ -46,38 +50,81 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
         return NOT_THE_CASE
     text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
     committed = missed.fact(commit, "committed", text)
-    seconds = (reset.assigned["time"] - commit["time"]) / 1e9
-    reason, removed, measures = _reason(missed, commit, reset.assigned, seconds)
-    text = f"{reset.assigned['process']} was assigned {missed.name} without a committed offset: the offset of group"
-    text += f" {missed.group} had disappeared within {seconds:.0f} s ({reason})"
-    vanished = missed.fact(reset.assigned, "assigned", text)
-    facts = [committed, *removed, vanished, reset.configured, reset.began]
+    vanished, measures = _vanished(missed, commit, reset.assigned)
+    facts = [committed, *vanished, reset.configured, reset.began]
     return Attempt(True, ordered(facts), [*measures, *PREVENTED_BY])
 
 
-def _reason(missed: Missed, commit: Event, assigned: Event, seconds: float) -> tuple[str, list[Fact], list[str]]:
+def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
+    """Whether a member was assigned the partition without a committed offset, and then committed the lower one."""
+    higher, lower, copies = regression.higher, regression.lower, regression.copies
+    if lower is None or lower["f"] != "commit":
+        return NOT_THE_CASE
+    is_between = pl.col("time").is_between(higher["time"], lower["time"], closed="none")
+    own = events.filter(is_between, process=lower["process"])
+    assignments = own.filter(f="assign")
+    if not len(assignments) or assignments["first_offset"][-1] is not None:
+        return NOT_THE_CASE
+    assigned = assignments.row(-1, named=True)
+    # Polls of other offsets are left out of large partitions (screening/condense.py).
+    polls = own.filter(pl.col("time") > assigned["time"], f="poll")
+    polls = polls.filter(pl.col("first_offset") < regression.offset)
+    if not len(polls):
+        return NOT_THE_CASE
+    if _still_has(copies, regression.offset, lower["first_offset"]):
+        about = f"the committed offset {regression.offset} of {regression.name}"
+        return needs(f"why the coordinator did not return {about}, which is in __consumer_offsets")
+    began = polls.row(0, named=True)
+    text = f"{began['process']} read {regression.name} from offset {began['first_offset']} on"
+    vanished, measures = _vanished(regression, higher, assigned)
+    return Attempt(True, ordered([regression.committed, *vanished, regression.fact(began, "polled", text)]), measures)
+
+
+def _still_has(copies: pl.DataFrame, higher: int, lower: int) -> bool:
+    """Whether the copies of __consumer_offsets have a commit of the higher offset, no removal, and then the lower."""
+    if not len(copies):
+        return False
+    commits = copies.filter(kind="committed")
+    first, last = commits.filter(offset=higher)["at"].min(), commits.filter(offset=lower)["at"].max()
+    if first is None or last is None or first > last:
+        return False
+    return not len(copies.filter(pl.col("at").is_between(first, last), kind="removed"))
+
+
+def _vanished(about: Missed | Regression, commit: Event, assigned: Event) -> tuple[list[Fact], list[str]]:
+    """The facts that the committed offset had disappeared at an assignment, and the measures against it."""
+    seconds = (assigned["time"] - commit["time"]) / 1e9
+    reason, removed, measures = _reason(about, commit, assigned, seconds)
+    text = f"{assigned['process']} was assigned {about.name} without a committed offset: the offset of group"
+    text += f" {about.group} had disappeared within {seconds:.0f} s ({reason})"
+    return [*removed, about.fact(assigned, "assigned", text)], measures
+
+
+def _reason(
+    about: Missed | Regression, commit: Event, assigned: Event, seconds: float
+) -> tuple[str, list[Fact], list[str]]:
     """Why the offset disappeared, the fact of its removal if it is recorded, and the measures against it."""
-    copies = missed.copies
+    copies = about.copies
     if len(copies):
         between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
         removals = copies.filter(between, kind="removed")
         if len(removals):
-            text = f"the coordinator removed the committed offset of group {missed.group} for {missed.name}"
-            removed = missed.stored_fact(removals.row(-1, named=True), "removed", text)
+            text = f"the coordinator removed the committed offset of group {about.group} for {about.name}"
+            removed = about.stored_fact(removals.row(-1, named=True), "removed", text)
             return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:
         reason = f"too soon for offsets.retention.minutes: {lost}, or it was deleted"
-        return reason, _next_commit(missed, commit), AGAINST_LOST_COMMITS
+        return reason, _next_commit(about, commit), AGAINST_LOST_COMMITS
     if len(copies) and not len(copies.filter(kind="committed", offset=commit["first_offset"])):
         reason = f"the brokers' copies have neither that commit nor its removal: {lost}, or compaction removed both"
         return reason, [], [*AGAINST_LOST_COMMITS, f"{RETENTION}, if it had expired"]
     return "offsets.retention.minutes, or the group was deleted", [], [RETENTION]
 
 
-def _next_commit(missed: Missed, commit: Event) -> list[Fact]:
+def _next_commit(about: Missed | Regression, commit: Event) -> list[Fact]:
     """The fact of the next commit in the copies of __consumer_offsets, if these are undamaged and lack this commit."""
-    copies = missed.copies
+    copies = about.copies
     if not len(copies):
         return []
     commits = copies.filter(kind="committed")
@@ -85,6 +132,6 @@ def _next_commit(missed: Missed, commit: Event) -> list[Fact]:
     if not copies["intact"].all() or len(commits.filter(offset=commit["first_offset"])) or not len(later):
         return []
     row = later.row(0, named=True)
-    text = f"the next commit of group {missed.group} for {missed.name} in the brokers' copies of __consumer_offsets is"
+    text = f"the next commit of group {about.group} for {about.name} in the brokers' copies of __consumer_offsets is"
     text += f" of offset {row['offset']}"
-    return [missed.stored_fact(row, "committed", text)]
+    return [about.stored_fact(row, "committed", text)]

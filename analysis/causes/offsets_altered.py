@@ -13,7 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from ..timelines.facts import SECOND, ordered
-from .cases import NOT_THE_CASE, Attempt, Event, GroupPartition, Missed, Processes, Regression, events_in_range
+from .cases import NOT_THE_CASE, Attempt, Event, GroupPartition, Missed, Processes, Regression, events_in_range, needs
 
 CITATION = "Kafka's documentation of managing consumer groups (kafka-consumer-groups.sh --reset-offsets), KIP-122"
 REMEDY = "Offsets that are set to a record that the group has handled; a group.id of its own for each application."
@@ -23,11 +23,17 @@ PREVENTED_BY = ["setting the group's offset to the next record that its members 
 def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
     """Whether a member was assigned an offset behind the records that no member had reached."""
     beyond = events.filter(pl.col("first_offset") > missed.last).head(1).rows(named=True)
-    if not beyond or beyond[0]["f"] != "assign" or not len(missed.copies):
+    if not beyond or beyond[0]["f"] != "assign":
         return NOT_THE_CASE
     [assigned] = beyond
     if events_in_range(events.filter(pl.col("time") <= assigned["time"]), "poll", missed).height:
         return NOT_THE_CASE
+    if not len(missed.copies):
+        at = f"offset {assigned['first_offset']} of {missed.name} before {assigned['process']} was assigned it"
+        return needs(
+            f"which client committed {at}, as no recorded member did (the brokers' copies of __consumer_offsets would"
+            " show the commit)"
+        )
     return _altered(missed, missed.copies, assigned)
 
 

@@ -349,3 +349,47 @@ def test_copies_that_lack_the_vanished_commit_are_a_fact(seconds, stored, intact
     found = explain_missed(frame, missed, {"g1": {"auto.offset.reset": "latest"}})
     assert found.cause == "committed-offset-vanished"
     assert [fact.kind for fact in found.chain if fact.kind == "committed"] == kinds
+
+
+# A run of Kafka 4.2 whose only copy of __consumer_offsets was on a disk that was lost: the group began again at 0.
+BEGAN_AGAIN = [
+    ("early0", "commit", 237, None),
+    ("early1", "assign", None, None),
+    ("early1", "poll", 0, 49),
+    ("early1", "commit", 50, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "stored", "cause"),
+    [
+        (BEGAN_AGAIN, [], "committed-offset-vanished"),
+        # The group committed the higher offset again later.
+        (BEGAN_AGAIN, [("committed", 50, 13), ("committed", 237, 14)], "committed-offset-vanished"),
+        (
+            BEGAN_AGAIN,
+            [("committed", 237, 10), ("removed", None, 11), ("committed", 50, 13)],
+            "committed-offset-vanished",
+        ),
+        # The offset was there, so that another reason kept the member from it.
+        (BEGAN_AGAIN, [("committed", 237, 10), ("committed", 50, 13)], "unknown"),
+        ([BEGAN_AGAIN[0], ("early1", "assign", 237, None), *BEGAN_AGAIN[2:]], [], "unknown"),
+        # Another member read there, or the assignment came first.
+        ([*BEGAN_AGAIN[:2], ("early2", "poll", 0, 49), BEGAN_AGAIN[3]], [], "unknown"),
+        ([BEGAN_AGAIN[1], BEGAN_AGAIN[0], *BEGAN_AGAIN[2:]], [], "unknown"),
+    ],
+)
+def test_a_group_that_began_anew_had_lost_its_committed_offset(events, stored, cause) -> None:
+    rows = [(at * SECOND, at, *event) for at, event in enumerate(events, 10)]
+    frame = pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row")
+    higher, lower = (frame.row(events.index(BEGAN_AGAIN[index]), named=True) for index in (0, 3))
+    found = explain_regression(frame, Regression("orders", 0, "g-early", 237, higher, lower, copies(*stored)))
+    assert found.cause == cause
+    assert cause == "unknown" or "committed" in {fact.kind for fact in found.chain} >= {"assigned", "polled"}
+
+
+def test_an_offset_that_no_member_had_committed_is_named_without_copies() -> None:
+    rows = [(at * SECOND, at, *event) for at, event in enumerate(MEMBERS, 8)]
+    missed = Missed("orders", 0, "g", 345, 756, 412, copies=copies())
+    [missing] = explain_missed(pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row"), missed, {}).missing
+    assert missing.startswith("which client committed offset 757 of orders-0 before c1 was assigned it")
