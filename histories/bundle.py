@@ -281,7 +281,7 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
     if found.startswith(NO_JSON):
         raise InputError(source, found, "one JSON object a line", advice or "correct the line, or copy the file again")
     hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
-    if name is not None:
+    if name is not None and not advice:
         hint += f"; {linearize}"
     raise InputError(source, found, EXPECTED, hint)
 

@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from logjudge.histories.bundle import open_run
+from logjudge.histories.errors import InputError
 from logjudge.histories.readers import jepsen, verifiable
 from logjudge.histories.readers.lines import MAX_LINE
 from logjudge.histories.tables import EVENTS, QUARANTINE
@@ -15,6 +17,12 @@ DATA = Path(__file__).parent / "data"
 PRODUCER = (DATA / "verifiable-producer.jsonl").read_bytes()
 CONSUMER = (DATA / "verifiable-consumer.jsonl").read_bytes()
 SECOND = 1_000_000_000
+
+# What VerifiableShareConsumer of Kafka 4.2 prints: a share group may skip and repeat records.
+SHARE_CONSUMER = b"""\
+{"timestamp":1795917094758,"name":"startup_complete"}
+{"timestamp":1795917100176,"name":"record_data","key":null,"value":"p0-0","topic":"orders","partition":0,"offset":0}
+{"timestamp":1795917105527,"name":"offsets_acknowledged","count":1,"partitions":[{"topic":"orders","partition":0,"count":1,"offsets":[0]}],"success":true}"""
 
 PLACE = '"topic":"t","partition":2'
 AT = {"topic": "t", "partition": 2}
@@ -112,6 +120,7 @@ SILENT = [
 
 GOOD = f'{{"timestamp":1000,"name":"record_data","key":"1","value":"a",{PLACE},"offset":5}}'
 MALFORMED = [
+    (SHARE_CONSUMER.rpartition(b"\n")[2].decode(), "offsets_acknowledged of VerifiableShareConsumer"),
     ("{", "expected a JSON object"),
     ("[]", "found a list, expected a JSON object"),
     ("1", "found 1, expected a JSON object"),
@@ -335,8 +344,18 @@ def test_hostile_bytes(blob: bytes, numbers: list[int], malformed: list[int]) ->
         (b"[2026-01-01] INFO name: record_data", False),
         ((DATA / "jepsen.edn").read_bytes(), False),
         (b"", False),
+        (SHARE_CONSUMER, False),
+        (SHARE_CONSUMER.rpartition(b"\n")[0], False),
+        (SHARE_CONSUMER.partition(b"\n")[2], False),
     ],
 )
 def test_recognises(head: bytes, expected: bool) -> None:
     assert verifiable.recognises(head) is expected
     assert not (expected and jepsen.recognises(head))
+
+
+def test_a_share_consumer_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "producer.jsonl").write_bytes(PRODUCER)
+    (tmp_path / "share.jsonl").write_bytes(SHARE_CONSUMER + b"\n")
+    with pytest.raises(InputError, match=r"the output of VerifiableShareConsumer.*leave the file out of the run"):
+        open_run(tmp_path)

@@ -28,6 +28,12 @@ _LOG_HINT = (
     "name a broker's log server.log; from an application's log, write the acknowledgements as a history"
     " (docs/format.md, Only acknowledgements)"
 )
+# VerifiableConsumer prints the names of its assigned partitions before the first record; share groups assign none.
+_SHARE_CONSUMER = re.compile(
+    rb'"name"\s*:\s*"(?:offsets_acknowledged|offset_reset_strategy_set)"'
+    rb'|"name"\s*:\s*"startup_complete"[^\n]*\n[^\n]*"name"\s*:\s*"record_data"'
+)
+_SHARE_HINT = "a share group may skip and repeat records, so its polls cannot be judged: leave the file out of the run"
 _SHOWN = 40  # characters
 NO_JSON = "a first line that is no JSON"
 _EDN_MAP = re.compile(r"[\s,]*(?:#[\w.]+\s*)?\{\s*:[A-Za-z]")
@@ -37,6 +43,11 @@ def is_foreign(head: bytes) -> bool:
     """Whether the first bytes are of an archive or not of UTF-8, so that single lines in it prove no format."""
     is_archive = head.startswith(tuple(magic for magic, _, _ in _MAGICS)) or is_tar(head)
     return is_archive or encoding_of(head) is not None
+
+
+def is_of_share_consumer(head: bytes) -> bool:
+    """Whether the first bytes are of VerifiableShareConsumer's output (KIP-932)."""
+    return _SHARE_CONSUMER.search(head) is not None
 
 
 def describe(head: bytes, source: str) -> tuple[str, str]:
@@ -53,6 +64,8 @@ def describe(head: bytes, source: str) -> tuple[str, str]:
         return "binary data", ""
     if not (lines := head.decode("utf-8", "replace").split("\n", 2)[:2]) or not head.strip():
         return "only blank lines", "nothing was recorded, or the file lost its content"
+    if is_of_share_consumer(head):
+        return "the output of VerifiableShareConsumer", _SHARE_HINT
     if _LOG_LINE.match(lines[0]):
         return "lines of a log without a broker's id", _LOG_HINT
     if separator := _separator_of(lines):

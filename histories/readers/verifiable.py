@@ -11,6 +11,7 @@ Times are converted from milliseconds to nanoseconds since 1970. The names becom
 - `offsets_committed`: a commit with ok, or else info.
 - `partitions_assigned`, `partitions_revoked`: an assign by the group. Without partitions they make no event, as a
   revocation without partitions means all of them in EVENTS.
+- `offsets_acknowledged` is malformed: VerifiableShareConsumer prints it, and a share group skips and repeats records.
 - All other names make no event.
 
 The tools only write completions. The reader adds an invocation before each, with its time and line, and `synthetic`
@@ -38,6 +39,7 @@ from ..errors import shortened
 from ..tables import EVENTS, Schema
 from .contents import LOG
 from .lines import INT64, MalformedError, decode_line, parse_each, texts
+from .unrecognised import is_of_share_consumer
 
 NAME = "verifiable"
 CONTENT = LOG
@@ -75,8 +77,8 @@ _RECORD = ("topic", "partition", "offset", "key", "value")  # the tools do not p
 
 
 def recognises(head: bytes) -> bool:
-    """Whether a line is an object with a name of these tools."""
-    return _NAMED.search(head) is not None
+    """Whether a line is an object with a name of these tools. Share consumers print some of the same names."""
+    return _NAMED.search(head) is not None and not is_of_share_consumer(head)
 
 
 def parse(blob: bytes, source: str = "") -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -171,6 +173,10 @@ def _committed(entries: dict[str, Any]) -> dict[str, Any]:
     return {"type": "info", "f": "commit", "offsets": offsets, "error": _string_or_none(entries, "error")}
 
 
+def _acknowledged(_: dict[str, Any]) -> dict[str, Any]:
+    raise MalformedError("found offsets_acknowledged of VerifiableShareConsumer, expected lines of VerifiableConsumer")
+
+
 def _assigned(entries: dict[str, Any], **fields: bool) -> dict[str, Any] | None:
     offsets = [_place(entry) for entry in _objects(entries, "partitions")]
     return {"f": "assign", "group": True, "offsets": offsets, **fields} if offsets else None
@@ -181,6 +187,7 @@ _DATA: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
     "producer_send_error": _send_error,
     "record_data": lambda entries: {"f": "poll", "records": [_record(entries)]},
     "offsets_committed": _committed,
+    "offsets_acknowledged": _acknowledged,
     "partitions_assigned": _assigned,
     "partitions_revoked": lambda entries: _assigned(entries, revoked=True),
 }
