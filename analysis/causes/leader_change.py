@@ -14,6 +14,7 @@ from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
 from .replica_history import (
+    facts_truncated_to,
     had_records,
     is_dead,
     is_out_of_reach,
@@ -85,7 +86,8 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     missing = (leader,) if old is None or old.leader is None else ()
     resumed = old is not None and now is None and resumed_below(timeline, old, lost)
     if old is not None and (now == old.epoch or resumed or (then is None and now is None)):
-        stale = late_term(timeline, lost, old)
+        lacked = (now == old.epoch and not resumed) or bool(_final_end_facts(timeline, old, lost))
+        stale = late_term(timeline, lost, old, lacked=lacked)
         if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
@@ -116,12 +118,21 @@ def _losing_term(
         after = [term for term in after if held_until < term.epoch <= now]
     else:
         after = [term for term in after if _began_after_records(term, lost, then)]
-    after = [t for t in after if t.start is None or t.start <= lost.first or resumed_below(timeline, t, lost)]
+    after = [t for t in after if _may_lack_records(timeline, change, t, lost)]
     if not after:
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
     losing = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
     return _first_with_start(next(losing, after[0]), after)
+
+
+def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
+    """Whether the leader of a later term may have lacked the records: its epoch began at or below them, or from an
+    unknown offset; or it had others there, as the old leader truncated to its log.
+    """
+    if term.start is None or term.start <= lost.first or resumed_below(timeline, term, lost):
+        return True
+    return bool(facts_truncated_to(timeline, change.old_leader, term, lost))
 
 
 def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
@@ -240,14 +251,17 @@ def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost
 def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
-    Its epoch began at or below them; or another record was acknowledged there while it led; or it had written other
-    records there in an older epoch; or its log ended below them, and no broker that responded had them to fetch.
+    Its epoch began at or below them; or the old leader truncated them to its log; or another record was acknowledged
+    there while it led; or it had written other records there in an older epoch; or its log ended below them, and no
+    broker that responded had them to fetch.
     """
     new = change.new
     if new is None or new.leader is None:
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
+    if new.start is not None and (cut := facts_truncated_to(timeline, change.old_leader, new, lost)):
+        return cut
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
         return replaced
     now = _epoch_now(timeline, lost)

@@ -190,6 +190,25 @@ def truncations(timeline: Timeline, broker: str | None, after: int | None, max_e
     return [cut for cut in cuts if after is None or cut.time is None or cut.time >= after - SECOND]
 
 
+def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost: Lost) -> list[Fact]:
+    """The fact that a broker truncated the records while it followed the leader of a term; empty without proof.
+
+    By leader epochs a follower only truncates what its leader's log lacks (KIP-101, KIP-279), wherever that log ended.
+    """
+    release, batches = timeline.release(), timeline.replica_logs.batches
+    if release is None or release < (2, 0) or (batches["magic"] < 2).any():
+        return []
+    if term.time is None or term.leader in (None, broker) or lost.last_acked is None:
+        return []
+    later = [t.time for t in timeline.terms.values() if t.epoch > term.epoch and t.leader not in (None, term.leader)]
+    if any(time is None for time in later):
+        return []
+    until = min((time for time in later if time is not None), default=MAX_INT64)
+    cuts = truncations(timeline, broker, None, lost.first)
+    since = max(term.time, lost.last_acked)
+    return [cut.fact for cut in cuts if cut.time is not None and since <= cut.time < until][:1]
+
+
 def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
     """The fact that a broker loaded its log before the records were acknowledged.
 

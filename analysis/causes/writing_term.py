@@ -35,19 +35,23 @@ def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | Non
     return term
 
 
-def late_term(timeline: Timeline, lost: Lost, new: Term) -> Term | None:
-    """The only term before `new` in which a leader acknowledged the records after its replacement; else None."""
+def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool) -> Term | None:
+    """The only term before `new` in which a leader acknowledged the records after its replacement; else None.
+
+    lacked: whether the log of the new leader has another record of its epoch at the first lost offset, or ends there.
+    """
     if new.start is None or new.start > lost.first:
         return None
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
-    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new)]
+    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked)]
     return stale[-1] if len({term.leader for term in stale}) == 1 else None
 
 
-def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term) -> bool:
+def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, lacked: bool) -> bool:
     """Whether the leader of a term acknowledged the records in the time of a later term, and truncated them later.
 
-    False if the new leader may have lost records of its own.
+    Without its truncation, the log of the new leader proves that this one did not acknowledge them. False if the new
+    leader may have lost records of its own.
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
@@ -60,7 +64,8 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term) -
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
     starts = timeline.starts_of(new.leader)
-    return bool(cuts) and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)
+    is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
+    return is_known and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:

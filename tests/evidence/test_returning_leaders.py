@@ -294,3 +294,49 @@ def test_a_broker_that_was_alone_in_the_isr_when_it_died_was_the_last_replica(sh
     about = {"replicas": ("1", "2")}
     found = timeline(tables, about, meta if has_metadata else None, logged, leader="1", faults=off)
     assert explain_loss(found, lost()).cause == cause
+
+
+REGISTERED = {"brokerId": 2, "logDirs": "a"}
+BEGAN = (
+    "INFO [Broker id=%d] Leader orders-0 with topic id Some(x) starts at leader epoch %d from offset %d with partition"
+    " epoch 2, high watermark 1, ISR [1,2], adding replicas [] and removing replicas [] . Previous leader Some(2) and"
+    " previous leader epoch was 1. (state.change.logger)"
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "version", "cause"),
+    [(7, "4.1.1", "single-ack-failover"), (9, "4.1.1", "unknown"), (7, "1.1.1", "unknown")],
+)
+def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, version, cause):
+    """Preferred elections, as a storm of them leaves on Kafka 4.1.
+
+    Broker 2 acknowledges a record at 5 s. Broker 1 leads from 6 s, with another record at this offset, which a third
+    election at 8 s takes as well.
+    """
+    meta = metadata((4, {"leader": 2}), (6, {"leader": 1}), (8, {"leader": 2}))
+    events = [server_log("1", (6, BEGAN % (1, 2, 2)), (9, CUT % 1)), server_log("2", (at, CUT % 1))]
+    tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("2", 0, 0), ("2", 1, 1), ("2", 3, 1))}
+    explained = explain_loss(timeline(tables, None, meta, events, version=version), lost(acks="1"))
+    assert explained.cause == cause, explained
+    if cause != "unknown":
+        assert explained.chain[-1].sentence == "broker 2 truncated orders-0 to offset 1"
+
+
+@pytest.mark.parametrize(
+    ("at_end", "changes", "cause"),
+    [
+        ("1: 0a 1x@1\n2: 0a 1x@1", [], "single-ack-failover"),  # another record of epoch 1
+        ("1: 0a\n2: 0a", [], "single-ack-failover"),  # the log of the leader ends there
+        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED)], "unknown"),  # the new leader may have lost a record of its own
+        ("1: 0a\n2: 0a", [(17, {"leader": 1})], "unknown"),
+    ],
+)
+def test_an_isolated_leader_acknowledged_what_its_successor_cannot_have(at_end, changes, cause):
+    """Without server.log. Broker 2 leads from 4 s; the record was acknowledged at 15 s, with acks=1."""
+    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), *changes)
+    tables = {**logs(at_end), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    explained = explain_loss(timeline(tables, None, meta), lost(acks="1", at=15))
+    assert explained.cause == cause, explained
+    if cause != "unknown":
+        assert explained.chain[0].broker == "1"
