@@ -23,7 +23,7 @@ from .replica_history import (
     snapshots_with_records,
     truncations,
 )
-from .writing_term import epoch_of_records, late_term, resumed_below, writing_term
+from .writing_term import epoch_of_records, late_term, led_until, lost_by_restart, resumed_below, writing_term
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,16 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
     resumed = old is not None and now is None and resumed_below(timeline, old, lost)
-    if old is not None and (now == old.epoch or resumed or (then is None and now is None)):
-        lacked = (now == old.epoch and not resumed) or bool(_final_end_facts(timeline, old, lost))
+    led_on = old is not None and then is None and now is not None and led_until(timeline, old, now)
+    if old is not None and (now == old.epoch or resumed or led_on or (then is None and now is None)):
+        lacked = ((now == old.epoch or led_on) and not resumed) or bool(_final_end_facts(timeline, old, lost))
         stale = late_term(timeline, lost, old, lacked=lacked)
         if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
             return LeaderChange(stale or old, old, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
+    if new is not None and lost_by_restart(timeline, new, lost):
+        return LeaderChange(new, new)
     election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 

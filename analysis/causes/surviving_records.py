@@ -46,13 +46,14 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
 
 
 def stopped_alone_in_isr(timeline: Timeline, lost: Lost, broker: str | None) -> bool:
-    """Whether a broker led from the acknowledgement until its process stopped, and was alone in the ISR then.
+    """Whether a broker led with the records until its process stopped, and was alone in the ISR then.
 
     Others that had left the ISR by then do not matter: the broker still had the records.
     """
-    since = lost.last_acked
-    if broker is None or since is None or broker != find_leader_change(timeline, lost).old_leader:
+    change = find_leader_change(timeline, lost)
+    if broker is None or lost.last_acked is None or change.old is None or broker != change.old_leader:
         return False
+    since = max(lost.last_acked, change.old.time or 0)  # it may have begun to lead with what another acknowledged
     stopped = ran_until(timeline, broker, since)
     is_alone = stopped > since and isr_at(timeline, stopped) == {broker}
     return is_alone and not may_another_have_led(timeline, broker, since, stopped)

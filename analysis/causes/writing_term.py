@@ -8,7 +8,7 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND
 from ..timelines.timeline import Term, Timeline
 from .cases import Lost
-from .replica_history import is_dead, truncations
+from .replica_history import had_records, is_dead, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
@@ -100,3 +100,15 @@ def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
     """
     ends = [end for time, end in timeline.dated_ends(term.leader, "loaded") if time > lost.stored_at]
     return any((e.fact.kind, e.fact.epoch) == ("begins", term.epoch) and e.end <= lost.first for e in ends)
+
+
+def led_until(timeline: Timeline, term: Term, epoch: int) -> bool:
+    """Whether the leader of a term led in all epochs from there to a later one."""
+    led = [t for t in timeline.terms.values() if term.epoch <= t.epoch <= epoch]
+    return epoch in timeline.terms and all(t.leader == term.leader and not t.has_conflict for t in led)
+
+
+def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> bool:
+    """Whether a leader began a term with the records of an earlier one, and lost them when it restarted in its term."""
+    is_below = (term.start or 0) > lost.last and bool(had_records(timeline, term.leader or "", lost))
+    return is_below and resumed_below(timeline, term, lost)
