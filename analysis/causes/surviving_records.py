@@ -27,22 +27,33 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
     """The missing evidence if all in-sync replicas may have lost the records, so that no election lost them.
 
     Kafka guarantees nothing if they fail at once. last_leader: the broker that led last, and lost them. One of the
-    others must provably have had them still, unless it lost neither its power nor its records.
+    others must provably have had them still, unless it lost neither its power nor its records. If the ISR is not
+    recorded, each replica but the next leader may have been in it.
     """
-    together = isr_at_acknowledgement(timeline, lost)
-    if len(together) < 2:
+    successor = find_leader_change(timeline, lost).successor
+    next_leader = successor.leader if successor else None
+    is_recorded = bool(isr_at(timeline, lost.last_acked))
+    together = isr_at_acknowledgement(timeline, lost) if is_recorded else timeline.members - {next_leader}
+    if len(together) < (2 if is_recorded else 1):
         return []
-    if all(short_log_facts(timeline, member, lost, lost.last) for member in together):
+    if is_recorded and all(short_log_facts(timeline, member, lost, lost.last) for member in together):
         names = ", ".join(sorted(together))
         return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
-    successor, others = find_leader_change(timeline, lost).successor, sorted(together - {last_leader})
+    others = sorted(together - {last_leader})
     until = successor.time if successor else None
-    may_have_failed = all(may_have_lost_tail(timeline, member, lost.last_acked, until) for member in others)
+    may_have_failed = all(_may_have_failed(timeline, member, lost, until) for member in others)
     if last_leader not in together and not may_have_failed:
         return []
     if any(still_had_records(timeline, member, lost) for member in others):
         return []
-    return [f"whether {' or '.join(f'broker {other}' for other in others)}, also in the ISR, still had the records"]
+    names = " or ".join(f"broker {other}" for other in others)
+    return [f"whether {names}, {'also' if is_recorded else 'perhaps'} in the ISR, still had the records"]
+
+
+def _may_have_failed(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> bool:
+    """Whether a broker may have lost its tail until a time. If it is down then, its next start shows it, too."""
+    later_starts = (time for time, _ in timeline.starts_of(broker) if until is not None and time > until)
+    return may_have_lost_tail(timeline, broker, lost.last_acked, next(later_starts, until))
 
 
 def stopped_alone_in_isr(timeline: Timeline, lost: Lost, broker: str | None) -> bool:

@@ -9,7 +9,20 @@ from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.writing_term import writing_term
 
 from .replica_texts import logs
-from .timelines import AFTER, CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import (
+    AFTER,
+    CUT,
+    LEADS,
+    LOADED,
+    NO_ISR_ALIVE,
+    SECOND,
+    epochs,
+    fault,
+    lost,
+    metadata,
+    server_log,
+    timeline,
+)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +248,17 @@ def test_a_power_failure_of_all_in_sync_replicas_may_have_lost_what_an_election_
     assert explained.cause == cause
     if cause == "unknown":
         assert "whether broker 1 or broker 3, also in the ISR, still had the records" in explained.missing
+
+
+@pytest.mark.parametrize(("has_kill", "cause"), [(False, "unknown"), (True, "unclean-election")])
+def test_without_a_recorded_isr_each_other_replica_may_have_been_in_it(has_kill, cause):
+    """Broker 1 starts again after the election. Without a recorded death it may have lost its tail with its power."""
+    events = [server_log("101", (9, NO_ISR_ALIVE), (9, LEADS % (2, 1, "2"))), server_log("1", (12, LOADED % 1))]
+    faults = [*([fault("kill", "1", 6)] if has_kill else []), fault("restart", "1", 12)]
+    known = timeline(AFTER, {"replicas": ("1", "2")}, events=events, faults=faults, version="2.8.0")
+    explained = explain_loss(known, lost())
+    assert explained.cause == cause
+    assert any("perhaps in the ISR" in one for one in explained.missing) == (cause == "unknown")
 
 
 RESTARTED = (fault("kill", "1", 5), fault("restart", "1", 6))
