@@ -25,9 +25,9 @@ from .files import (
     read_whole,
     reason_of,
 )
-from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise
+from .readers import LOG, READERS, TRANSACTIONS, dialect_of, readers_of, recognise, verifiable
 from .readers.unrecognised import NO_JSON, describe
-from .settings import UNDATED, Settings, read_config
+from .settings import SINCE_1970, UNDATED, Settings, read_config
 
 EXPECTED = (
     "a history (JSON lines, Parquet, Jepsen's EDN of its kafka workload, the lines of VerifiableProducer or"
@@ -134,6 +134,8 @@ def _open_run(
     if not files and "started_at" not in config:
         # Without a history the start of the run is not recorded: times count from 1970.
         config = {**config, "started_at": UNDATED}
+    elif formats == {verifiable.NAME}:
+        config = {"started_at": SINCE_1970, **config}
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
     run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))

@@ -60,6 +60,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         }
         within = {op.id for op, _ in _committed(twin, members) if op.f == "txn"}
         handled |= {(read.offset, read.value) for op, read in polls if op.id in within}
+    in_doubt = set(_handled_in_doubt(twin, members, polls))
     elsewhere = _handled_by_any(twin) if any(_is_committing_producer(twin, member) for member in members) else set()
     dirty = any(twin.reads_uncommitted(member) for member in members)
     lost = twin.lost()
@@ -96,7 +97,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             left = [value for value in left if value in at_last]
         if all((offset, None) in handled or value in {known for _, known in handled} for value in left):
             continue
-        if any((offset, value) in elsewhere for value in (*held[offset], None)):
+        if offset in in_doubt or any((offset, value) in elsewhere for value in (*held[offset], None)):
             continue
         if first <= offset < last:
             yield ("consumer-loss", "violation", offset, name)
@@ -104,6 +105,18 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _handled_in_doubt(twin: Twin, members: list[str], polls: list[tuple[Op, Read]]) -> Iterator[int]:
+    """The offsets that members polled and a transaction without an outcome commits: surely handled, or unknown."""
+    known = [*_committed(twin, members), *_assigned(twin, members)]
+    for op in twin.ops:
+        until = _commits_of(op) if op.process in members and op.f == "txn" and op.outcome == "info" else None
+        if until is None:
+            continue
+        before = sorted((other.done, offset) for other, offset in known if other.done < op.begun)
+        since = before[-1][1] if before else 0
+        yield from (read.offset for poll, read in polls if poll.done <= op.done and since <= read.offset < until)
 
 
 def _is_committing_producer(twin: Twin, process: str) -> bool:

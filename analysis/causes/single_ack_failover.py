@@ -38,7 +38,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if lost.acks and "1" not in lost.acks:
         return NOT_THE_CASE
     if lost.acks != {"1"}:
-        return needs("the acks setting with which the records were acknowledged (a client history)")
+        return needs("the acks setting with which the records were acknowledged (a client history, or run.json)")
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MIN_INT64, Evidence, Finding
+from ...models.arrays import Mask
 from ..extremes import greatest, least
 from ..partitions.coordinators import committed_at_last
-from ..partitions.marks import IS_COMMIT, IS_OF_GROUP
-from ..partitions.partition import Partition, once
+from ..partitions.marks import IS_COMMIT, IS_COMMITTED, IS_OF_GROUP
+from ..partitions.partition import Offsets, Partition, once
 from ..timelines.facts import SECOND
 from ..wording import plural, some
 from .rule import finding, seconds, where
@@ -119,6 +121,29 @@ def handled_twice(p: Partition, group: Group) -> Iterator[Finding]:
         processes=members,
         severity="note",
     )
+
+
+def handled_in_doubt(p: Partition, group: Group, missed: Offsets) -> tuple[Mask, Mask]:
+    """Masks of missed records that a transaction of unknown outcome handled: surely, or if it committed.
+
+    A transaction handles what members polled since the group's last commit before it, up to the offset that it commits.
+    It committed if the group assigns this offset and no other commit of it is recorded.
+    """
+    is_open = (pl.col("kind") == "commit") & (pl.col("outcome") == "info") & pl.col("txn")
+    in_doubt = p.marks.filter(is_open & group.is_member, pl.col("offset").is_not_null())
+    surely, perhaps = np.zeros(len(missed), bool), np.zeros(len(missed), bool)
+    if not len(in_doubt):
+        return surely, perhaps
+    known = p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index")
+    own, assigned = known.filter(kind="commit")["offset"], known.filter(kind="assign")["offset"]
+    since = latest_before(with_begin(in_doubt), known.select(since="offset", known_at="completed"), "known_at")
+    polled = p.reads.filter(group.is_member, pl.col("offset").is_in(pl.Series(missed).implode()))
+    for row in since.iter_rows(named=True):
+        before = polled.filter(pl.col("completed") <= row["completed"])["offset"]
+        within = np.isin(missed, before) & (missed >= (row["since"] or 0)) & (missed < row["offset"])
+        did_commit = row["offset"] in assigned and row["offset"] not in own
+        (surely if did_commit else perhaps)[within] = True
+    return surely, perhaps
 
 
 REPLICAS = 3  # of `__consumer_offsets`, by default

@@ -25,6 +25,7 @@ from .group_commits import (
     committing_producers,
     groups_of,
     groups_or_clients,
+    handled_in_doubt,
     handled_twice,
     latest_before,
     lost_commits,
@@ -51,13 +52,14 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record is below the
     group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too.
     Not a breach: Without handle events a poll counts as handling, and a transaction handles what it polls and commits.
-    A member handled the value at another offset.
-    Where a seek or a committed offset chose the first position, nothing was skipped. Retention, delete-records or
-    compaction had removed the record before the group passed it. Permitted: the skipped records are older than the
-    group.
+    A transaction of unknown outcome handled what members had polled, if the group then assigns the offset that it
+    commits. A member handled the value at another offset. Where a seek or a committed offset chose the first position,
+    nothing was skipped. Retention, delete-records or compaction had removed the record before the group passed it.
+    Permitted: the skipped records are older than the group.
     Unknown when: One of these holds:
     - Only other groups recorded handle events.
     - A poll of a member without a known outcome may have returned the record.
+    - A transaction of unknown outcome commits an offset behind the record, which a member had polled.
     - A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
     - Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
     - run.json does not set group.id of a producer that commits in transactions, and some process handled the record.
@@ -108,6 +110,9 @@ def _doubts(
     if producers := committing_producers(p, group):
         by_any = p.entries["offset"].to_numpy()[_handled_by_any(p, commits)]
         yield np.isin(missed, by_any), [MissingSetting(f"group.id of {name}") for name in producers]
+    by_transaction, perhaps = handled_in_doubt(p, group, missed)
+    yield by_transaction, []
+    yield perhaps, [Unknown(f"a transaction of {group} that commits offsets of {p.name} has no known outcome")]
     is_hidden = indeterminate_polls(p, group.members).hold(missed)
     yield is_hidden, [Unknown(f"a poll of {p.name} by {group} has no known outcome")]
     handling = p.context.filter(group.is_member, pl.col("kind") == "handle without records")["process"]

@@ -163,6 +163,11 @@ def sends_of(p: Partition) -> pl.DataFrame:
     if not len(p.reads):  # whether a consumer read them is not recorded
         seen = seen.with_columns(read=pl.lit(None, pl.Boolean))
     columns = p.sends.with_columns(*seen, place="at")
+    # Kafka's tools print neither invocations nor acks.
+    configured = [name for name, about in p.settings.processes.items() if "acks" in about]
+    columns = columns.with_columns(
+        acks=pl.when(~pl.col("synthetic") | pl.col("process").is_in(configured)).then("acks")
+    )
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))
 
