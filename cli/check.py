@@ -15,7 +15,7 @@ from ..histories.errors import UsageError
 from ..histories.files import is_uri
 from ..histories.readers import CHECKED
 from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
-from .judging import Judged, Task, is_quiet, judge, judge_or_report
+from .judging import Judged, Task, judge, judge_or_report, request_of
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
 from .options import AnyPath, Choice, LocalPath, complete_names, from_formats
@@ -86,18 +86,8 @@ def _rule_names() -> Iterable[str]:
 
 
 DEFAULT_OUT = "logjudge-out"
-DEFAULT_MODEL = "strict-serializable"
 RULE: dict[str, Any] = {"multiple": True, "shell_complete": complete_names(_rule_names)}
 SMALL_RUN = 200_000  # operations and broker records: Spark takes longer to start than to judge them
-
-
-def _known_model(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """The name of a consistency model. Raises UsageError for an unknown one."""
-    if value != DEFAULT_MODEL:
-        from ..analysis.transactions.consistency_models import check_model
-
-        check_model(value)
-    return value
 
 
 @click.command(cls=CommandWithRules)
@@ -145,8 +135,7 @@ def _known_model(_context: click.Context, _parameter: click.Parameter, value: st
 @click.option(
     "--model",
     metavar="MODEL",
-    default=DEFAULT_MODEL,
-    callback=_known_model,
+    default="strict-serializable",
     show_default=True,
     help="In Elle's histories: the consistency model to demand; what it allows is permitted.",
 )
@@ -178,13 +167,11 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
 
     Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
     """
-    from ..analysis.rules import select_rules
-
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")
-    options["form"] = _printed_form(options)
-    rules = select_rules(options["only"], options["skip"], options["allow"])
-    tasks = _tasks(runs, out, rules, options)
+    is_quiet = _prints_for_machines(options) or options["quiet"]
+    request_of(options)  # before anything is judged
+    tasks = _tasks(runs, out, options)
     has_index = len(runs) > 1 and not is_uri(out or "")
     if has_index:
         check_index(out or DEFAULT_OUT)
@@ -193,12 +180,12 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     for run in _judge_tasks(tasks, engine):
         judged.append(run)
         # With several runs, a valid one only has its line in the list at the end.
-        if run.report and not is_quiet(options) and (len(runs) == 1 or run.verdict != "valid"):
+        if run.report and not is_quiet and (len(runs) == 1 or run.verdict != "valid"):
             click.echo(render(run.report, run.folder, run.seconds))
             if engine.remark:
                 click.echo(engine.remark, err=True)
     index = write_index(out or DEFAULT_OUT, judged) if has_index else None
-    if len(runs) > 1 and not is_quiet(options):
+    if len(runs) > 1 and not is_quiet:
         click.echo(render_runs(judged, index))
     _print_for_machines(judged, options)
     if not options["quiet"] and not any(map(is_uri, (*runs, out or ""))):
@@ -208,22 +195,22 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     return worst_exit(EXITS["crashed" if run.is_bug else run.verdict] for run in judged)
 
 
-def _printed_form(options: dict[str, Any]) -> str | None:
-    """The format that is printed. Raises UsageError if stdout would get two."""
+def _prints_for_machines(options: dict[str, Any]) -> bool:
+    """Whether stdout is for a machine. Raises UsageError if it would get two forms."""
     printed = [form for form, file in options["forms"] if file is None]
     both = [*(["--json"] if options["as_json"] else []), *(f"--format {form}" for form in printed)]
     if len(both) > 1:
         hint = f"; --format {printed[-1]}=FILE writes a file"
         raise UsageError(f"found {' and '.join(both)}, expected one of them: both print to stdout{hint}")
-    return printed[0] if printed else None
+    return bool(both)
 
 
-def _tasks(runs: tuple[str, ...], out: str | None, rules: tuple[str, ...], options: dict[str, Any]) -> list[Task]:
+def _tasks(runs: tuple[str, ...], out: str | None, options: dict[str, Any]) -> list[Task]:
     """A task for each run. The results of a single run go to --out, those of several to folders below it."""
     names, base = names_of(runs), (out or DEFAULT_OUT).rstrip("/")
     folders = [out] if out and len(runs) == 1 else [f"{base}/{name}" for name in names]
     places = zip(runs, names, folders, strict=True)
-    return [Task(run, name, folder, rules, options, len(runs) > 1) for run, name, folder in places]
+    return [Task(run, name, folder, options, len(runs) > 1) for run, name, folder in places]
 
 
 def _judge_tasks(tasks: list[Task], engine: Engine) -> Iterator[Judged]:

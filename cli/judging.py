@@ -5,12 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engines import Engine
 from .main import report_failure
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from ..analysis.request import Request
 
 
 class Task(NamedTuple):
@@ -19,7 +23,6 @@ class Task(NamedTuple):
     path: str
     name: str  # distinct among the runs of a call
     folder: str  # of the results
-    rules: tuple[str, ...]
     options: dict[str, Any]
     is_one_of_many: bool = False  # then a run without a configured name gets `name`
 
@@ -42,14 +45,15 @@ class Judged(NamedTuple):
         return self.report["verdict"] if self.report else "error"
 
 
-def is_quiet(options: dict[str, Any]) -> bool:
-    """Whether `check` prints no text for people on stdout: with --quiet, --json or --format."""
-    return bool(options["quiet"] or options["as_json"] or options["form"])
+def request_of(options: dict[str, Any]) -> Request:
+    """The request with these options of `check`. Raises UsageError."""
+    from ..analysis.request import Request
+
+    return Request.of(**{field.name: options[field.name] for field in fields(Request) if field.name in options})
 
 
 def judge(task: Task, engine: Engine) -> Judged:
     """Judges a run and writes its results. Raises LogjudgeError."""
-    from ..analysis.rules import check_applicable
     from ..analysis.verdict.document import merged_figures, report_of
     from ..analysis.verdict.provenance import provenance_of
     from ..plots.painting import start_painter
@@ -57,17 +61,12 @@ def judge(task: Task, engine: Engine) -> Judged:
     from ..plots.report.saved import write_result
 
     began, started = datetime.now(UTC), time.monotonic()
-    path, name, folder, rules, options, is_one_of_many = task
+    path, name, folder, options, is_one_of_many = task
     with Progress(name, options["quiet"]) as progress:
         engine.check_target(folder, progress)
-        run = engine.open_run(path, options["reader"], progress)
-        of_transactions = {key: options[key] for key in ("model", "keys") if key in options}
-        check_applicable(rules, run.settings.dialect, **of_transactions)
-        settings = ("allow", "strict", "ww_deps", "model", "keys")
-        chosen = {key: options[key] for key in settings if key in options}
+        run = request_of(options).of_run(engine.open_run(path, options["reader"], progress))
         if is_one_of_many and not run.settings.config.get("name"):
-            chosen["name"] = name
-        run = run.with_settings(rules=rules, **chosen)
+            run = run.with_settings(name=name)
         if options["plots"] != "none":
             start_painter()
         results = engine.judge(run, progress)

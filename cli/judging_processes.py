@@ -122,9 +122,9 @@ def _serve() -> None:
     """Judges the tasks of standard input until it ends."""
     prepare_process()
     for line in sys.stdin:
-        path, name, folder, rules, options, is_one_of_many = json.loads(line)
+        path, name, folder, options, is_one_of_many = json.loads(line)
         chosen = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-        task = Task(path, name, folder, tuple(rules), {**chosen, "quiet": True}, is_one_of_many)
+        task = Task(path, name, folder, {**chosen, "quiet": True}, is_one_of_many)
         reply = None
         with suppress(Exception):  # which the other process raises
             reply = judge_or_report(task, Engine())

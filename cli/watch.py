@@ -159,8 +159,6 @@ def refuse_stream_options(reader: str | None, state: Path) -> None:
         raise UsageError(f"found --from {reader}, expected events of the bundle's format (docs/format.md) in a stream")
 
 
-_AS_CHECK = {"allow": (), "strict": False, "ww_deps": False, "plots": "findings"}
-_SILENT = {"quiet": True, "as_json": False, "form": None}
 _KAFKA = "kafka://"
 
 
@@ -294,7 +292,7 @@ class _Watch:
     ) -> None:
         self._source, self._name, self._out, self._every = source, name, out, every
         self._engine = engine
-        self._options = {**_AS_CHECK, **_SILENT, "reader": reader}
+        self._options = {"plots": "findings", "quiet": True, "reader": reader}
         self._rounds: list[Round] = []  # the last ones
         self._count = 0
         self._size = 0  # bytes, at the beginning of the last round
@@ -336,7 +334,7 @@ class _Watch:
         """The run, judged; None if there is no history yet."""
         run, folder = self._source.run, f"{self._out.rstrip('/')}/{self._name}"
         try:
-            return judge(Task(str(run), self._name, folder, (), self._options), self._engine)
+            return judge(Task(str(run), self._name, folder, self._options), self._engine)
         except InputError:
             if self._judged or has_begun(run) or not run.exists():
                 raise

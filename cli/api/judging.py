@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, overload
 
+from .analysis.request import Request
 from .analysis.results import Results
-from .analysis.rules import check_applicable, select_rules
-from .analysis.transactions.consistency_models import STRONGEST, check_model
-from .analysis.transactions.rw_register import check_assumptions
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
 from .histories.bundle import Run, open_run
@@ -22,7 +20,6 @@ from .histories.errors import UsageError
 from .histories.event_frames import SOURCE, check_columns, json_lines
 from .histories.files import is_uri, local_path
 from .histories.readers import CHECKED
-from .histories.settings import config_of
 from .result import Result
 
 if TYPE_CHECKING:
@@ -64,44 +61,6 @@ Names = str | Iterable[str]
 Kind = TypeVar("Kind", bound=Result)
 Engine = Literal["local", "spark"]
 ENGINES = ("local", "spark")
-
-
-@dataclass(frozen=True)
-class Request:
-    """The options with which a run is judged."""
-
-    allow: tuple[str, ...]
-    only: tuple[str, ...]
-    skip: tuple[str, ...]
-    keys: tuple[str, ...]
-    strict: bool = False
-    ww_deps: bool = False
-    model: str = STRONGEST
-    reader: str | None = None
-    name: str | None = None
-    config: Mapping[str, Any] | None = None  # the content of run.json for a run without one
-
-    @classmethod
-    def of(cls, allow: Names, only: Names, skip: Names, keys: Names = (), **others: Any) -> Request:
-        """The arguments of `check`. Raises UsageError for a rule, model or assumption that does not exist."""
-        request = cls(_names(allow), _names(only), _names(skip), _names(keys), **others)
-        select_rules(request.only, request.skip, request.allow)
-        check_model(request.model)
-        check_assumptions(request.keys)
-        return request
-
-    def of_run(self, run: Run) -> Run:
-        """The run, to be judged as requested. Raises UsageError for `config` if it has a run.json."""
-        if self.config is not None:
-            if run.settings.config.keys() - {"started_at"}:
-                raise UsageError(f"found config with {run.path}, which has a run.json, expected one of them")
-            config = config_of(json.dumps(self.config).encode(), "config")
-            name = str(config.get("name") or run.settings.name)
-            run = run.with_settings(config={**run.settings.config, **config}, name=name)
-        rules = select_rules(self.only, self.skip, self.allow)
-        check_applicable(rules, run.settings.dialect, self.model, self.keys)
-        chosen = {option: getattr(self, option) for option in ("allow", "strict", "ww_deps", "model", "keys")}
-        return run.with_settings(rules=rules, name=self.name or run.settings.name, **chosen)
 
 
 Judge = Callable[[Request], Results]
@@ -158,7 +117,7 @@ def check(
 
     if engine not in ENGINES:
         raise UsageError(f"found engine={engine!r}, expected one of {', '.join(ENGINES)}")
-    request = Request.of(allow, only, skip, **options)
+    request = Request.of(allow=allow, only=only, skip=skip, **options)
     if library_of(run):
         return _check_frame(run, engine, request)
     run = run.finish() if isinstance(run, Recorder) else run
@@ -173,10 +132,6 @@ def paths_of(run: Any) -> list[str]:
         expected = "expected a path, a list of paths, a Recorder, or a DataFrame of events"
         raise UsageError(f"found {type(run).__name__} as a run, {expected}")
     return [os.fspath(path) for path in paths]
-
-
-def _names(found: Names) -> tuple[str, ...]:
-    return (found,) if isinstance(found, str) else tuple(found)
 
 
 def _check_frame(frame: Any, engine: Engine, request: Request) -> Result:
@@ -206,8 +161,8 @@ def result_of(
     report = {**report_of(results, engine), "provenance": provenance_of(results.run, command)}
 
     def judge_again(allow: tuple[str, ...]) -> Kind:
-        select_rules((), (), allow)
-        return result_of(judge, engine, command, replace(request, allow=(*request.allow, *allow)), kind)
+        wider = Request.of(**{**vars(request), "allow": (*request.allow, *allow)})
+        return result_of(judge, engine, command, wider, kind)
 
     return kind(report, results, judge_again)
 

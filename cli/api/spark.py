@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+from .analysis.request import Request
 from .analysis.results import Results
-from .judging import Names, Options, Request, judge_path, library_of, paths_of, result_of
+from .judging import Names, Options, judge_path, library_of, paths_of, result_of
 from .result import Result
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def check(
     the session with a row for each event. Row n in the order of `collect` is line n in findings. Executors judge
     the rows; the driver does not collect them. All else is as in `logjudge.check`.
     """
-    request = Request.of(allow, only, skip, **options)
+    request = Request.of(allow=allow, only=only, skip=skip, **options)
     if library_of(source) == "pyspark":
         about = {"name": request.name or "events", **(request.config or {})}
         return _result(spark, partial(_judge_frame, spark, source, about), replace(request, config=None))
