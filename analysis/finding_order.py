@@ -22,14 +22,14 @@ _POSITION = {name: rank for rank, name in enumerate(ALL_RULES)}
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """The findings, the worst first."""
-    return sorted(findings, key=lambda one: (*rank(one.rule, one.severity, follows(one)), -one.count))
+    return sorted(findings, key=lambda one: (*rank(one.rule, one.severity, is_consequence(one)), -one.count))
 
 
 def worst_rows_first(findings: pl.DataFrame) -> pl.DataFrame:
     """Rows with the columns of FINDINGS, the worst first. Severities that this version does not know come last."""
     gravity = pl.col("severity").replace_strict(_GRAVITY, default=len(_GRAVITY), return_dtype=pl.Int64)
-    is_consequence = (pl.col("rule") != "lost-write") & (pl.col("related").list.len().fill_null(0) > 0)
-    return findings.sort(gravity, is_consequence, by_rule(), -pl.col("count"), maintain_order=True)
+    of_loss = (pl.col("rule") != "lost-write") & (pl.col("related").list.len().fill_null(0) > 0)
+    return findings.sort(gravity, of_loss, by_rule(), -pl.col("count"), maintain_order=True)
 
 
 def partition_key(summary: dict[str, Any]) -> tuple[str, int, int]:
@@ -56,6 +56,6 @@ def by_rule() -> pl.Expr:
     return pl.col("rule").replace_strict(_POSITION, default=len(_POSITION), return_dtype=pl.Int64)
 
 
-def follows(finding: Finding) -> bool:
+def is_consequence(finding: Finding) -> bool:
     """Whether a finding is a consequence of a loss."""
     return bool(finding.related) and finding.rule != "lost-write"

@@ -34,7 +34,7 @@ class Request:
 
     @classmethod
     def of(cls, **options: Any) -> Request:
-        """The request; a name may stand for a list of one. Raises UsageError for an unknown rule, model or assumption."""
+        """The request; a list may be one name. Raises UsageError for an unknown rule, model or assumption."""
         lists = {name: options[name] for name in _LISTS if name in options}
         tuples = {name: (found,) if isinstance(found, str) else tuple(found) for name, found in lists.items()}
         request = cls(**{**options, **tuples})

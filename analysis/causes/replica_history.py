@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
-from ..timelines.fault_kinds import DEATHS, ENDS_OF_PROCESSES, INSTANT
+from ..timelines.fault_kinds import AT_ONCE, DEATHS, ENDS_OF_PROCESSES
 from ..timelines.timeline import BrokerEvent, LogEnd, Term, Timeline
 from .cases import Lost
 
@@ -43,7 +43,7 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     lives = [(time, e) for time, e in timeline.life_of(broker) if time <= at]
     died = death_facts(timeline, broker, at) if is_dead(timeline, broker, at, at) else []
     hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
-    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in (*DEATHS, *INSTANT)]
+    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in AT_ONCE]
     started = max((time for time, e in lives if e.kind == "started"), default=-MAX_INT64)
     errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
     offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]

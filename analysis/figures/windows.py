@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.tables import Finding, collect
-from ..finding_order import follows, worst_first
+from ..finding_order import is_consequence, worst_first
 from ..partitions.partition import Partition
 from ..wording import clipped
 
@@ -53,7 +53,7 @@ def _window_of(p: Partition, finding: Finding) -> dict[str, Any]:
         "id": finding.id,
         "rule": finding.rule,
         "severity": finding.severity,
-        "follows": follows(finding),
+        "follows": is_consequence(finding),
         "sentence": finding.sentence[:500],
         "first_offset": finding.first_offset,
         "last_offset": finding.last_offset,

@@ -28,7 +28,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
 from ..causes.cases import LOSSES, UNKNOWN, LostRange
-from ..finding_order import rank
+from ..finding_order import rank, worst_first
 from ..timelines.facts import SECOND, Fact
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
 from .headlines import consumer_groups, headline
@@ -207,7 +207,7 @@ def _event(decisive: Fact, group: _Group) -> tuple[Any, ...]:
 
 
 def _incident(group: _Group) -> Incident:
-    ranked = sorted(group.findings.values(), key=_finding_order)
+    ranked = worst_first(group.findings.values())
     lost = _lost(group)
     first = max(group.explanations, key=lambda one: one.lost.count if one.lost else 0, default=None)
     counts: dict[str, list[int]] = {}  # of records, for each finding of a rule
@@ -247,11 +247,6 @@ def _measures(group: _Group) -> tuple[str, ...]:
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
     whole = [measure for measure in measures if all(measure in part for part in of_parts)]
     return *whole, *(f"for some of the records {measure}" for measure in measures if measure not in whole)
-
-
-def _finding_order(finding: Finding) -> tuple[Any, ...]:
-    is_consequence = finding.rule != "lost-write" and bool(finding.related)
-    return *rank(finding.rule, finding.severity, is_consequence), -finding.count
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:

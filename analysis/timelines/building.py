@@ -19,7 +19,7 @@ from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longe
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
 from .facts import RESTART, SECOND, Fact, fact_of
-from .fault_kinds import DEATHS, DISK_FAULTS, INSTANT, OF_ADMINISTRATORS
+from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS
 from .log_facts import HANDLERS
 from .merged_sources import merge_sources
 from .timeline import (
@@ -273,7 +273,7 @@ def _from_faults(builder: Builder) -> None:
             continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
         # A fault with a duration begins when it is invoked: a broker that stops in order leaves before that completes.
-        is_beginning = fault.type == "fault" and fault.kind not in (*DEATHS, *INSTANT)
+        is_beginning = fault.type == "fault" and fault.kind not in AT_ONCE
         time = fault.invoked if is_beginning else fault.completed
         about: dict[str, Any] = {"place": fault.place, "partition": name, "brokers": frozenset(fault.nodes)}
         end = _end_of_cut(fault)

@@ -33,3 +33,4 @@ INSTANT = (
     *OF_ADMINISTRATORS,
     *DISK_FAULTS,
 )
+AT_ONCE = (*DEATHS, *INSTANT)  # the others last

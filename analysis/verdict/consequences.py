@@ -12,6 +12,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, Finding
 from ...models.arrays import Ints
 from ..causes.cases import LOSSES
+from ..finding_order import is_consequence
 from ..partitions.partition import Partition
 from ..rules import RULES
 
@@ -82,7 +83,7 @@ def accept_consequences(findings: list[Finding], p: Partition | None = None) -> 
     unacknowledged = _Unacknowledged.of(p)
 
     def is_accepted(finding: Finding) -> bool:
-        if finding.severity != "violation" or finding.rule == "lost-write" or not finding.related:
+        if finding.severity != "violation" or not is_consequence(finding):
             return False
         alone = permitted.keys() >= set(finding.related) and not breaches.overlapping(finding)
         return alone and _is_covered(finding, accepted, unacknowledged)
