@@ -18,7 +18,7 @@ from .engines import Engine, Spark, SparkEngine, SteppingEngine, engine_options
 from .judging import Judged, Task, judge, judge_or_report, request_of
 from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
-from .options import AnyPath, Choice, LocalPath, complete_names, from_formats
+from .options import AnyPath, Choice, LocalPath, complete_names, from_formats, write_text
 from .output import render
 from .runs import check_index, names_of, write_index
 from .runs import render as render_runs
@@ -270,8 +270,5 @@ def _print_for_machines(judged: list[Judged], options: dict[str, Any]) -> None:
         text = FORMATS[form](judged)
         if file is None:
             click.echo(text)
-            continue
-        try:
-            Path(file).write_text(f"{text}\n", encoding="utf-8")
-        except OSError as error:
-            raise UsageError(f"--format {form}={file}: cannot write ({error.strerror})") from error
+        else:
+            write_text(f"--format {form}=", Path(file), f"{text}\n")

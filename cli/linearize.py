@@ -20,7 +20,7 @@ from ..histories.readers import OPERATIONS, readers_of
 from ..models.specifications import MODELS
 from .engines import Spark, engine_options
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, report_failure, worst_exit
-from .options import AnyPath, Choice, NewFile, quiet_option
+from .options import AnyPath, Choice, NewFile, quiet_option, write_text
 from .progress import Progress, note, note_if_slow
 
 EXITS = {"ok": EXIT_VALID, "illegal": EXIT_BREACH, "broken": EXIT_USAGE, "unknown": EXIT_UNKNOWN, "crashed": EXIT_CRASH}
@@ -159,18 +159,10 @@ def command(
         if not as_json:
             _print_judgement(judgement, shrunk, minimal)
         if picture is not None:
-            _draw(judgement, shrunk, picture)
+            from ..plots.linearization import draw
+
+            write_text("--picture ", picture, draw(judgement, shrunk))
+            note(f"wrote {picture}")
     if as_json:
         click.echo(json.dumps({"files": outcomes}))
     return worst_exit(EXITS[outcome["verdict"]] for outcome in outcomes.values())
-
-
-def _draw(judgement: Judgement, shrunk: Minimal | None, picture: Path) -> None:
-    """Writes the picture of one judgement. Raises UsageError."""
-    from ..plots.linearization import draw
-
-    try:
-        picture.write_text(draw(judgement, shrunk), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--picture {picture}: {error.strerror}") from error
-    note(f"wrote {picture}")

@@ -172,6 +172,14 @@ def from_formats(*contents: str) -> Callable[[Command], Command]:
 from_option = from_formats(LOG)
 
 
+def write_text(option: str, file: Path, text: str) -> None:
+    """Writes the file that an option names. Raises UsageError."""
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option}{file}: cannot write ({error.strerror})") from error
+
+
 def show(document: Document, form: Form) -> None:
     """Prints a document as Markdown or for the terminal."""
     click.echo(document.markdown() if form == "markdown" else document.terminal())

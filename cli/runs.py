@@ -16,6 +16,7 @@ from ..analysis.wording import clipped, printable
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import name_of
+from ..histories.scratch import replace_file
 from .judging import Judged
 from .output import COLOURS
 
@@ -89,9 +90,7 @@ def write_page(base: str, text: str) -> Path:
     """Writes index.html whole or not at all; `check_index` has allowed it."""
     file = local_path(base) / INDEX
     file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_name(f".{INDEX}.new")
-    scratch.write_text(text, encoding="utf-8", errors="replace")
-    scratch.replace(file)
+    replace_file(file, text.encode(errors="replace"))
     return file
 
 

@@ -26,9 +26,6 @@ from .check import command as check
 from .options import Choice, LocalPath, complete_names, quiet_option
 from .simulate import VARIANT_HELP, option, summary, warn
 
-# A simulated run is small, and the local engine needs no Java.
-AS_LOCAL = {"engine": "local"}
-
 
 class _Catalogue(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -104,7 +101,7 @@ def run(
     for broken, text in result.breaks.items():
         click.echo(f"{broken} was broken: {text}")
     click.echo()
-    code = ctx.invoke(check, runs=(str(folder),), out=str(judged), **AS_LOCAL)
+    code = ctx.invoke(check, runs=(str(folder),), out=str(judged), engine="local")  # which needs no Java
     if page_folder is not None:
         overrides = [*(["--variant", variant] if variant else []), *([] if seed is None else ["--seed", str(seed)])]
         arguments = shlex.join([name, *overrides, *(part for text in settings for part in ("--set", text))])

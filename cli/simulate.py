@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..histories.errors import UsageError, unknown_name
+from ..histories.errors import unknown_name
 from ..histories.simulation.bundle import WrittenBundle
 from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
@@ -21,7 +21,7 @@ from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
-from .options import Choice, LocalPath, NewFile, complete_names, quiet_option, setting
+from .options import Choice, LocalPath, NewFile, complete_names, quiet_option, setting, write_text
 
 
 def listed(heading: str, texts: Mapping[str, str]) -> str:
@@ -102,10 +102,7 @@ def _write_trace(scenario: Scenario, path: Path, since: int) -> None:
     messages = trace_messages(scenario, since=since)
     title = scenario.title or scenario.name
     text = player(messages, title) if path.suffix == ".html" else markdown(messages, title)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--trace {path}: cannot write ({error.strerror})") from error
+    write_text("--trace ", path, text)
     click.echo(f"{path}: {len(messages)} messages")
 
 

@@ -1,4 +1,4 @@
-"""Temporary folders. A killed process leaves its folder behind; the next process in the same place removes it."""
+"""Temporary folders and files. The next process in the same place removes the folder that a killed process left."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
         except BaseException:  # a signal that ends the process
             shutil.rmtree(folder, ignore_errors=True)
             raise
+
+
+def replace_file(file: Path, content: bytes) -> None:
+    """Writes a file whole: a reader sees the earlier content or this one."""
+    scratch = file.with_name(f".{file.name}.new")
+    scratch.write_bytes(content)
+    scratch.replace(file)
 
 
 @contextmanager

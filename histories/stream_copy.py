@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InputError, UsageError
+from .scratch import replace_file
 
 MAX_GAP = 1 << 20  # offsets without a message
 NO_EVENT = b"null"  # a line that is quarantined: a message without a value, or one that is missing
@@ -45,9 +46,8 @@ class StreamCopy:
             self._histories.mkdir(parents=True, exist_ok=True)
             self._lock = (self._histories / ".lock").open("wb")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            scratch = file.with_suffix(".new")
-            scratch.write_text(json.dumps({"format": 1, **config, "stream": identity}, indent=1) + "\n", "utf-8")
-            scratch.replace(file)
+            content = json.dumps({"format": 1, **config, "stream": identity}, indent=1) + "\n"
+            replace_file(file, content.encode())
         except BlockingIOError as error:
             raise UsageError(f"{self.folder}: another process copies events here; name another --state") from error
         except OSError as error:
@@ -95,9 +95,7 @@ class StreamCopy:
         file = self._histories / name
         if file.exists():
             return False
-        scratch = self._histories / f".{name}.new"
-        scratch.write_bytes(content)
-        scratch.replace(file)
+        replace_file(file, content)
         return True
 
     def is_empty(self) -> bool:

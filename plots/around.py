@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import plural, span
@@ -90,13 +91,11 @@ class TimeScale:
 
     def __init__(self, moments: list[int]) -> None:
         self.moments = sorted(set(moments)) or [0]
-        gaps = [after - before for before, after in zip(self.moments, self.moments[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(self.moments)]
         short = sorted(gaps)[len(gaps) // 2] if gaps else 1
         widths = [1.0 + min(gap / max(short, 1), 6.0) ** 0.5 for gap in gaps]
         total = sum(widths) or 1.0
-        self.at = [0.0]
-        for width in widths:
-            self.at.append(self.at[-1] + width / total)
+        self.at = list(accumulate((width / total for width in widths), initial=0.0))
 
     def of(self, time: int) -> float:
         """Interpolates linearly between the known moments; times outside map to the edge."""

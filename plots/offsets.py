@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -238,10 +239,9 @@ def _patch(colour: str, hatch: str, label: str) -> Any:
 
 
 def _legend(axis: Axes, offsets: dict[str, Any], readers: list[dict[str, Any]], causes: list[str]) -> None:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for _, _, kinds in offsets["blocks"]:
-        for kind, count in kinds.items():
-            counts[kind] = counts.get(kind, 0) + count
+        counts.update(kinds)
     handles = [
         _patch(colour, hatch, f"{label}: {counts[kind]:,}")
         for kind, (colour, label, hatch) in LOOKS.items()

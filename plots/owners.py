@@ -90,9 +90,7 @@ def draw(figures: Record, group: str = "") -> Figure:
         figure, (strip, axis) = style.sheet(_title(group, rows), heights, 1.5 + sum(heights))
         draw_bands(strip, [axis], bands)
         _draw_rows(axis, rows, low, high)
-        margin = (seconds(high) - seconds(low)) * 0.01
-        axis.set_xlim(seconds(low) - margin, seconds(high) + margin)
-        seconds_axis(axis, figures["started_at"])
+        seconds_axis(axis, (low, high), figures["started_at"])
     return figure
 
 

@@ -93,10 +93,9 @@ def draw(figures: Record, partition: str) -> Figure:
         figure, axes = style.sheet(_title(name, part, evidence, high), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
         _draw_lanes(axes[1], evidence, brokers, window)
-        margin = (place(high) - place(low)) * 0.01
-        axes[-1].set_xlim(place(low) - margin, place(high) + margin)
-        seconds_axis(axes[-1], figures["started_at"], _since(figures, low), window.zero)
+        seconds_axis(axes[-1], (low, high), figures["started_at"], _since(figures, low), window.zero)
         if ends:
+            margin = (place(high) - place(low)) * 0.01
             after = place(high) + 4 * margin if final_ends(evidence) else None
             draw_log_ends(axes[2], evidence, ends, brokers, place, after)
     return figure

@@ -46,17 +46,27 @@ SINCE_START = "seconds since the start of the run"
 
 def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
     """Sets limits and ticks of an axis that shows the whole run in bins."""
-    start, end = (time / 1e9 for time in figures["span"])
-    margin = max(end - start, 1e-9) * 0.01
-    axis.set_xlim(start - margin, end + margin)
     width = duration(style.bin_seconds(figures) * 1e9)
-    seconds_axis(axis, figures["started_at"], f"{SINCE_START}, in bins of {width}")
+    seconds_axis(axis, figures["span"], figures["started_at"], f"{SINCE_START}, in bins of {width}")
 
 
-def seconds_axis(axis: Axes, started_at: str | None, label: str = SINCE_START, zero: int = 0) -> None:
-    """Sets ticks at round seconds since `zero` (ns), with the time of day below each. The limits must be set."""
+def seconds_axis(
+    axis: Axes,
+    span: Sequence[int],
+    started_at: str | None,
+    label: str = SINCE_START,
+    zero: int = 0,
+    margin: float = 0.01,
+) -> None:
+    """Sets the limits of an axis, with ticks at round seconds since `zero` (ns) and the time of day below each.
+
+    `span` is the first and the last time (ns), `margin` the part of it that is shown beside it.
+    """
     from matplotlib.ticker import MaxNLocator
 
+    start, end = ((time - zero) / 1e9 for time in span)
+    beside = max(end - start, 1e-9) * margin
+    axis.set_xlim(start - beside, end + beside)
     low, high = axis.get_xlim()
     found = MaxNLocator(10, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
     ticks = [float(tick) for tick in found if low <= tick <= high]
@@ -167,15 +177,15 @@ def draw_bands(strip: Axes, panels: Sequence[Axes], bands: list[Band]) -> None:
     strip.tick_params(length=0, labelcolor=style.FAINT)
     strip.set_yticks([0] if bands else [], ["faults"] if bands else [])
     for row, left, right, name, is_late in bands:
-        moment = right <= left
+        is_moment = right <= left
         for panel in panels:
-            if moment:
+            if is_moment:
                 panel.axvline(left, color=style.QUIET, linewidth=1, linestyle=(0, (2, 2)), zorder=0)
             else:
                 panel.axvspan(left, right, color=style.QUIET, alpha=0.16, linewidth=0, zorder=0)
         if row >= MAX_LANES:
             continue
-        if not moment:
+        if not is_moment:
             style.bar(strip, -row, left, right, 0.78, facecolor=style.QUIET, alpha=0.55)
         strip.plot([left, left], [-row - 0.39, -row + 0.39], color=style.FAINT, linewidth=1.5)
         style.note(strip, name, (left, -row), (-4 if is_late else 4, 0), ha="right" if is_late else "left")

@@ -75,8 +75,7 @@ def draw(figures: Record, partition: str) -> Figure:
         left_out = found["left_out"] + len(shown) - len(rows)
         _bars(axes[1], rows, low, high, left_out)
         _ends(axes[2], found["ends"], high)
-        axes[-1].set_xlim(seconds(low), seconds(high))
-        seconds_axis(axes[-1], figures["started_at"])
+        seconds_axis(axes[-1], (low, high), figures["started_at"], margin=0)
     return figure
 
 

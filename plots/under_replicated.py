@@ -22,7 +22,7 @@ CAPTION = (
     " same, but notice a dead broker only when its session ends."
 )
 UNDER, BELOW, OFFLINE = "fewer replicas in sync", "below min.insync.replicas", "no leader"
-COLOURS = {OFFLINE: style.RED, BELOW: style.ORANGE, UNDER: "#f0e442"}  # the worst at the bottom
+COLOURS = {OFFLINE: style.RED, BELOW: style.ORANGE, UNDER: style.YELLOW}  # the worst at the bottom
 
 Record = dict[str, Any]
 
@@ -65,10 +65,7 @@ def draw(figures: Record) -> Figure:
         axis.grid(axis="y")
         if axis.patches:
             style.legend(axis, ncols=3)
-        low, high = map(seconds, figures["span"])
-        margin = (high - low) * 0.01
-        axis.set_xlim(low - margin, high + margin)
-        seconds_axis(axis, figures["started_at"])
+        seconds_axis(axis, figures["span"], figures["started_at"])
     return figure
 
 

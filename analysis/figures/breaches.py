@@ -14,7 +14,7 @@ from ..finding_order import SEVERITIES, rank, worst_first
 from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
-from .series import Bins, lost_values
+from .series import Bins, values_of
 
 MAX_CONSUMERS = 40
 MAX_DATED = 30  # findings of a partition with times
@@ -108,7 +108,7 @@ def heat(
     for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
         if losses:
-            times_lost = acked.filter(pl.col("value").is_in(lost_values(losses).implode()))["acked"]
+            times_lost = acked.filter(pl.col("value").is_in(values_of("lost-write", losses).implode()))["acked"]
             _add(cells, losses[0], bins.of(times_lost.to_numpy()).tolist())
     others = [finding for finding in findings if finding.rule != "lost-write" and finding.id in times]
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
@@ -164,8 +164,8 @@ def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) ->
 
     Also by producer, and lost records by reader.
     """
-    lost = lost_values(findings)
-    duplicated = pl.Series("value", [v for f in findings if f.rule == "duplicate" for v in f.values], dtype=pl.String)
+    lost = values_of("lost-write", findings)
+    duplicated = values_of("duplicate", findings)
     gone = acknowledged.filter("lost")
     senders = p.sends.filter(pl.col("value").is_not_null()).select("value", "process")
     by_producer: dict[str, dict[str, int]] = {}

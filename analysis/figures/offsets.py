@@ -11,7 +11,7 @@ from ...histories.tables import Finding
 from ...models.arrays import Ints, Mask
 from ..partitions.absences import superseded_values
 from ..partitions.partition import Partition
-from .series import lost_values
+from .series import values_of
 
 # Classes of the record at an offset, worst first. If an offset had several records, the worst class is shown.
 CLASSES = (
@@ -44,7 +44,8 @@ def offset_map(
     offsets, codes = _classes(p, acknowledged, findings)
     if not len(offsets):
         return None
-    readers, readers_left_out = _readers(p, consumers, offsets[codes < _CODE["aborted"]], lost_values(findings))
+    visible, lost = offsets[codes < _CODE["aborted"]], values_of("lost-write", findings)
+    readers, readers_left_out = _readers(p, consumers, visible, lost)
     ranges = [
         [finding.first_offset, finding.last_offset, finding.rule, finding.severity, finding.id]
         for finding in findings
@@ -70,9 +71,9 @@ def _classes(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) 
     codes[placed["legal"].to_numpy()] = _CODE["absent"]
     lost = placed["lost"].to_numpy()
     codes[lost] = np.where(never[lost], _CODE["lost"], _CODE["lost-read"])
-    twice = [value for finding in findings if finding.rule == "duplicate" for value in finding.values]
-    if twice:
-        codes[placed["value"].is_in(twice).to_numpy() & ~lost] = _CODE["duplicate"]
+    twice = values_of("duplicate", findings)
+    if len(twice):
+        codes[placed["value"].is_in(twice.implode()).to_numpy() & ~lost] = _CODE["duplicate"]
     offsets = placed["offset"].to_numpy()
     others, other_codes = _classes_of_unacknowledged(p, placed, twice)
     offsets, codes = np.concatenate([offsets, others]), np.concatenate([codes, other_codes])
@@ -84,7 +85,7 @@ def _classes(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) 
     return offsets[starts], np.minimum.reduceat(codes, starts)
 
 
-def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: list[str]) -> tuple[Ints, Ints]:
+def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: pl.Series) -> tuple[Ints, Ints]:
     """Offsets and class codes of entries that are not acknowledged sends."""
     entries = p.entries
     if len(placed) == len(entries) and bool(entries["sent_ok"].all()):
@@ -92,7 +93,7 @@ def _classes_of_unacknowledged(p: Partition, placed: pl.DataFrame, twice: list[s
     rest = entries.join(placed.select("offset", "value"), on=["offset", "value"], how="anti")
     gone = (pl.col("offset") < p.log_start.certain) | pl.col("value").is_in(superseded_values(p)["value"].implode())
     code = (
-        pl.when(pl.col("value").is_in(twice))
+        pl.when(pl.col("value").is_in(twice.implode()))
         .then(_CODE["duplicate"])
         .when("aborted")
         .then(_CODE["aborted"])

@@ -85,9 +85,9 @@ class SendsAndReads(Protocol):
     def reads(self) -> pl.DataFrame: ...
 
 
-def lost_values(findings: list[Finding]) -> pl.Series:
-    """All values of lost-write findings."""
-    values = [value for finding in findings if finding.rule == "lost-write" for value in finding.values]
+def values_of(rule: str, findings: list[Finding]) -> pl.Series:
+    """All values of the findings of a rule."""
+    values = [value for finding in findings if finding.rule == rule for value in finding.values]
     return pl.Series("value", values, dtype=pl.String)
 
 
@@ -96,7 +96,7 @@ def outcomes_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFr
 
     `lost` is from the findings, so that plots and findings agree in every dialect.
     """
-    lost = lost_values(findings)
+    lost = values_of("lost-write", findings)
     return outcomes_of_sends(p).select(
         "offset",
         pl.coalesce("completed", "invoked").alias("acked"),

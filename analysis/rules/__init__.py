@@ -83,7 +83,7 @@ def rules_assuming(what: Assumed) -> tuple[str, ...]:
     return tuple(name for name, rule in RULES.items() if what in rule.assumes)
 
 
-def check_applicable(rules: Sequence[str], dialect: str, model: str = STRONGEST, keys: Sequence[str] = ()) -> None:
+def check_applicable(rules: Sequence[str], dialect: str, model: str, keys: Sequence[str]) -> None:
     """Raises UsageError if none of the chosen rules judges histories of a dialect (no rules: all are chosen).
 
     Also if a consistency model or assumptions of keys are chosen for a history without transactions to judge by them.

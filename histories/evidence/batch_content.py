@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import group_records, metadata_records, transaction_records
-from .record_frames import control_type
-from .record_schema import MalformedRecordError
+from .record_schema import MalformedRecordError, control_type
 from .segments import RawRecord, raw_records, read_headers
 
 Row = dict[str, Any]

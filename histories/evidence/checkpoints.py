@@ -27,6 +27,7 @@ OFFSET_CHECKPOINTS = {
 EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 TOPIC_ID_FILE = "partition.metadata"
 PROPERTY_FILES = ("meta.properties", TOPIC_ID_FILE, "quorum-state")
+LOG_DIR_FILES = frozenset(("meta.properties", *OFFSET_CHECKPOINTS))  # directly in a log.dir
 VERSIONS = (0, 1)
 MAX_BYTES = 64 << 20  # a checkpoint of a million partitions is smaller
 

@@ -17,7 +17,7 @@ from filecmp import cmp
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from .checkpoints import OFFSET_CHECKPOINTS
+from .checkpoints import LOG_DIR_FILES
 from .dump_text import dumped_files, read_dump
 from .duplicate_copies import Copies, Node, copied_partitions, duplicate_copies, properties_of, same_id
 from .parts import Part
@@ -144,8 +144,7 @@ def _equal_folders(
 
 
 def _is_log_dir(parts: list[Part], folder: Path) -> bool:
-    names = {"meta.properties", *OFFSET_CHECKPOINTS}
-    return any(part.path.parent == folder and part.path.name in names for part in parts)
+    return any(part.path.parent == folder and part.path.name in LOG_DIR_FILES for part in parts)
 
 
 def _are_equal(parts: list[Part], one: Path, other: Path) -> bool:

@@ -17,12 +17,11 @@ import polars as pl
 
 from .coordinator_log import Row, replay_log
 from .group_records import CURRENT_KEY, EPOCH_KEY, GROUP_KEY, MEMBER_KEY, OFFSET_KEYS, assigned_partitions, decode
+from .record_schema import control_type
 from .tables import GROUPS
 
 if TYPE_CHECKING:
     from .segments import RawRecord
-
-COMMIT_MARKER = 1
 
 
 class _Replay:
@@ -38,9 +37,9 @@ class _Replay:
         """Take one record, or the marker that ends a transaction."""
         producer = None if raw.producer is None else raw.producer.pid
         if raw.is_control:
-            is_commit = int.from_bytes((raw.key or b"")[2:4], "big") == COMMIT_MARKER
             rows = self.open.pop(producer, [])
-            self.rows += [{**row, "at": raw.offset} for row in rows if is_commit]
+            if control_type(raw.key or b"") == "commit":
+                self.rows += [{**row, "at": raw.offset} for row in rows]
             return
         record = decode(raw.key or b"", raw.value)
         if record is None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from .checkpoints import (
     CLEANER_CHECKPOINT,
     EPOCH_CHECKPOINT,
-    OFFSET_CHECKPOINTS,
+    LOG_DIR_FILES,
     TOPIC_ID_FILE,
     read_epoch_checkpoint,
     read_offset_checkpoint,
@@ -91,7 +91,7 @@ def _is_of_partition(name: str) -> bool:
 def _is_log_dir(folder: Path, folders: Folders) -> bool:
     """Whether a folder has checkpoints or meta.properties, or another partition's segments."""
     _, names = folders.get(folder, (Path(), []))
-    if not {"meta.properties", *OFFSET_CHECKPOINTS}.isdisjoint(names):
+    if not LOG_DIR_FILES.isdisjoint(names):
         return True
     beside = (folders.get(folder / name, (Path(), []))[1] for name in names)
     return any(SEGMENT.fullmatch(name) for other in beside for name in other)

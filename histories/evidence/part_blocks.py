@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -14,13 +13,12 @@ from .cluster_metadata import read_cluster_metadata
 from .dump_text import read_dump
 from .group_log import read_group_log
 from .layout import METADATA_TOPIC
+from .missing_segments import SEGMENT
 from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot
 from .server_log import read_server_log
 from .tables import DAMAGE, SEGMENTS, STATE_LOGS, Block, damage_row, located
 from .transaction_log import count_records_from_0, read_transaction_log
-
-_SEGMENT_BASE = re.compile(r"(\d{20})\.log")
 
 # segments.py is imported where a segment is read: its compiled loops and codecs take a third of a second to load.
 
@@ -99,8 +97,9 @@ def _read_dump(part: Part) -> Iterator[Block]:
 
 def _read_nothing(part: Part) -> Iterator[Block]:
     """The reason of a part that is only reported, as damage; of a segment, from its first offset on."""
-    named = _SEGMENT_BASE.match(part.path.name) if part.kind != "left-out" and part.topic else None
-    first = int(named[1]) if named and int(named[1]) <= MAX_OFFSET else None
+    name = part.path.name
+    is_segment = part.kind != "left-out" and part.topic and SEGMENT.match(name)  # also a packed one
+    first = int(name[:20]) if is_segment and int(name[:20]) <= MAX_OFFSET else None
     row = damage_row(part.kind, part.reason, None if first is None else 0, first)
     yield from _blocks("damage", part, pl.DataFrame([row], schema=DAMAGE))
 

@@ -11,6 +11,7 @@ from ...models.arrays import Bytes, Ints
 from .batch_headers import APPEND_TIME_BIT, CONTROL_BIT, TRANSACTIONAL_BIT
 from .batch_layout import ATTRIBUTES, BASE, BASE_TIMESTAMP, BYTE, EPOCH, MAGIC, MAX_TIMESTAMP, PRODUCER, PRODUCER_EPOCH
 from .batch_loops import loops_for
+from .record_schema import control_type
 from .tables import DROPPED, RECORDS, null_where_negative
 
 
@@ -72,7 +73,7 @@ def _decoded(data: bytes | None, digest: int) -> str | None:
 
 
 def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
-    """The type of each control record. Its key has a version and a type of two bytes each (ControlRecordType)."""
+    """The type of each control record."""
     if not control.any():
         return pl.repeat(None, len(spans), dtype=pl.String, eager=True)
     types: list[str | None] = [None] * len(spans)
@@ -80,12 +81,6 @@ def _control_types(buf: Bytes, spans: Ints, control: Any) -> pl.Series:
         start, length = int(spans[index, 2]), int(spans[index, 3])
         types[index] = control_type(buf[start : start + max(length, 0)].tobytes())
     return pl.Series(types, dtype=pl.String)
-
-
-def control_type(key: bytes) -> str:
-    """The type of a control record by its key: commit, abort or other."""
-    kind = int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
-    return {0: "abort", 1: "commit"}.get(kind, "other")
 
 
 def dropped_frame(headers: Ints, offsets: Ints, row_of: Ints, at: int) -> pl.DataFrame:

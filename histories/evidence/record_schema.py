@@ -99,6 +99,12 @@ def read_key(data: bytes, fields: tuple[Field, ...]) -> dict[str, Any]:
     return named
 
 
+def control_type(key: bytes) -> str:
+    """The type of a control record: commit, abort or other. Its key has a version and a type of two bytes each."""
+    kind = int.from_bytes(key[2:4], "big") if len(key) >= 4 else -1
+    return {0: "abort", 1: "commit"}.get(kind, "other")
+
+
 def _value(cursor: WireCursor, field: Field, version: int, flexible: bool) -> Any:
     if field.type in _INTEGERS:
         size, signed = _INTEGERS[field.type]

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .kafka_clients import CommittedGroups, confluent_kafka, group_of_metadata, recorded_config
+from .kafka_clients import CommittedGroups, confluent_kafka, recorded_config
+from .membership import group_of_metadata
 from .open_operations import Transaction
 from .recorder import Recorder
 

@@ -82,16 +82,6 @@ def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def group_of_metadata(metadata: Any) -> str | None:
-    """The group.id in what Consumer.consumer_group_metadata returned; None: the format is not known.
-
-    librdkafka serializes it as `CGMDv2:`, the generation, and group, member and instance, each with a zero behind it
-    (rd_kafka_consumer_group_metadata_write).
-    """
-    found = re.match(rb"CGMDv2:.{4}([^\0]*)\0", metadata, re.DOTALL) if isinstance(metadata, bytes) else None
-    return found.group(1).decode(errors="replace") if found else None
-
-
 @dataclass
 class CommittedGroups:
     """The groups whose offsets a producer's transactions commit; None: a group that is not known."""

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -16,9 +17,8 @@ from ..errors import UsageError
 from .client_values import partitions_of
 from .journal import Fields
 
-# "CGMDv2:", the generation (int32 of the machine), the group's id and the member's id, each ended by a zero byte.
-_MAGIC = b"CGMDv2:"
-_GENERATION = struct.Struct("=i")
+# The generation (int32 of the machine), the group's id and the member's id, each ended by a zero byte.
+_METADATA = re.compile(rb"CGMDv2:(.{4})([^\0]*)\0([^\0]*)\0", re.DOTALL)
 _EXPECTED = "(member id, generation), or a consumer of confluent-kafka, aiokafka or kafka-python"
 
 
@@ -40,9 +40,10 @@ def _pair(member: Any) -> tuple[str, int]:
         name, generation = member
     elif callable(getattr(member, "consumer_group_metadata", None)):
         try:
-            return _unpack_metadata(member.consumer_group_metadata())
+            found = _match(member.consumer_group_metadata())
         except RuntimeError:  # it is being closed
-            return "", -1
+            found = None
+        return (_text(found[3]), struct.unpack("=i", found[1])[0]) if found else ("", -1)
     elif callable(getattr(member, "group_metadata", None)):
         metadata = member.group_metadata()
         name, generation = metadata.member_id, metadata.generation_id
@@ -56,11 +57,15 @@ def _pair(member: Any) -> tuple[str, int]:
     raise UsageError(f"found {(name, generation)!r:.80}, expected {_EXPECTED}")
 
 
-def _unpack_metadata(metadata: Any) -> tuple[str, int]:
-    """Member id and generation of librdkafka's bytes; none of a consumer without a group, or of another layout."""
-    if not isinstance(metadata, bytes) or not metadata.startswith(_MAGIC):
-        return "", -1
-    end = len(_MAGIC) + _GENERATION.size
-    (generation,) = _GENERATION.unpack_from(metadata.ljust(end, b"\xff"), len(_MAGIC))
-    _, _, rest = metadata[end:].partition(b"\0")
-    return rest.partition(b"\0")[0].decode(errors="replace"), generation
+def group_of_metadata(metadata: Any) -> str | None:
+    """The group.id in what confluent-kafka's `consumer_group_metadata()` returned; None: the format is not known."""
+    found = _match(metadata)
+    return _text(found[2]) if found else None
+
+
+def _match(metadata: Any) -> re.Match[bytes] | None:
+    return _METADATA.match(metadata) if isinstance(metadata, bytes) else None
+
+
+def _text(found: bytes) -> str:
+    return found.decode(errors="replace")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
+from ..scratch import replace_file
 from .client_values import positions_of, records_of, text_of
 from .journal import Fields, Journal, line_of, name_of
 from .membership import membership_of
@@ -268,7 +269,7 @@ class Recorder:
         file = self.folder / "history" / OPEN_TRANSACTIONS
         if text:
             file.parent.mkdir(exist_ok=True)
-            _replace(file, text)
+            replace_file(file, text)
         else:
             file.unlink()
             with contextlib.suppress(OSError):  # files of clients may be in it
@@ -283,15 +284,8 @@ class Recorder:
             roles[process] = {**role, **self._configured.get(process, {})}
         text = json.dumps({**self._config, "processes": roles}, indent=2, default=str) + "\n"
         if text != self._saved_config:
-            _replace(self.folder / "run.json", text.encode())
+            replace_file(self.folder / "run.json", text.encode())
             self._saved_config = text
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Write a file whole: a reader sees the earlier content or this one."""
-    scratch = file.with_name(f"{file.name}.new")
-    scratch.write_bytes(content)
-    scratch.replace(file)
 
 
 def _names(found: str | Iterable[str]) -> list[str]:

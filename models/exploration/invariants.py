@@ -84,13 +84,10 @@ def _repeats(cluster: Cluster, name: str) -> list[Breach]:
         for one in repeats.duplicates if name == "no-duplicates" else repeats.reordered:
             end = one.first + one.count
             values = f"value {one.first}" if one.count == 1 else f"values {one.first} to {end - 1}"
-            found_at = f"at {offsets(one.offset, one.offset + one.count)}"
-            is_again = one.earlier >= 0
-            found_at = (
-                f"at offset {one.earlier} and again {found_at}" if is_again else f"{found_at}, after later values"
-            )
+            at = f"at {offsets(one.offset, one.offset + one.count)}"
+            where = f"at offset {one.earlier} and again {at}" if one.earlier >= 0 else f"{at}, after later values"
             verb = "is" if one.count == 1 else "are"
-            text = f"p{one.producer}'s {values} {verb} {found_at}"
+            text = f"p{one.producer}'s {values} {verb} {where}"
             found.append(Breach(name, cluster.loop.now, partition, text, one.offset, one.offset + one.count))
     return found
 

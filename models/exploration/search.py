@@ -6,6 +6,7 @@ A seed determines the faults and everything random in the run, so any process ca
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +85,7 @@ class Explored:
     events: int = 0
     states: set[int] = field(default_factory=set)
     first: dict[str, tuple[int, str]] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)  # invariant -> how many seeds broke it
+    broken: Counter[str] = field(default_factory=Counter)  # invariant -> how many seeds broke it
     unfinished: int = 0  # runs that ended with a partition without a leader
 
     def add(self, other: Explored) -> None:
@@ -93,11 +94,8 @@ class Explored:
         self.events += other.events
         self.unfinished += other.unfinished
         self.states |= other.states
-        for name, count in other.broken.items():
-            self.broken[name] = self.broken.get(name, 0) + count
-        for name, found in other.first.items():
-            if name not in self.first or found[0] < self.first[name][0]:
-                self.first[name] = found
+        self.broken.update(other.broken)
+        self.first |= {name: min(self.first.get(name, found), found) for name, found in other.first.items()}
 
 
 def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -> Explored:
@@ -105,13 +103,9 @@ def explore(space: Space, seeds: range, invariants: Sequence[str], stop: bool) -
     explored = Explored()
     for seed in seeds:
         cluster = space.scenario(seed).run(prepare=_track_states)
-        explored.runs += 1
-        explored.events += cluster.loop.processed
-        explored.unfinished += not cluster.final
-        explored.states |= cluster.states_seen
-        for name, some in breaches(cluster, invariants).items():
-            explored.broken[name] = explored.broken.get(name, 0) + 1
-            explored.first.setdefault(name, (seed, some[0].text))
+        first = {name: (seed, some[0].text) for name, some in breaches(cluster, invariants).items()}
+        unfinished = int(not cluster.final)
+        explored.add(Explored(1, cluster.loop.processed, cluster.states_seen, first, Counter(first.keys()), unfinished))
         if stop and explored.first:
             break
     return explored

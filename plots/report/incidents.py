@@ -204,6 +204,11 @@ class IncidentFindings:
     others: list[Record]  # the other listed findings
     left_out: int  # findings that are not listed
 
+    @property
+    def findings(self) -> list[Record]:
+        """The listed findings, the worst first."""
+        return [self.finding, *self.others]
+
 
 class RankedMoment(NamedTuple):
     """A moment that may be a line of the timeline; those of the least rank come first."""
@@ -243,12 +248,12 @@ def timeline(
     """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
     The least severe kinds are left out first, and of one kind the latest moments."""
-    unseen = {entry.incident.number for entry in listed if any(map(of_brokers, (entry.finding, *entry.others)))}
+    unseen = {entry.incident.number for entry in listed if any(map(of_brokers, entry.findings))}
     known = [one for one in incidents if one.is_known and (one.lost or one.number in unseen)]
     dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
     moments = [*_faults(figures)]
     for rank, entry in enumerate(listed, 1):
-        for finding in (entry.finding, *entry.others):
+        for finding in entry.findings:
             if finding["id"] not in dated and not of_brokers(finding):
                 moments += _moments_of(finding, figures["times"].get(finding["id"]), rank)
     moments += [*_facts(known, figures), *_leadership(figures)]
@@ -332,7 +337,7 @@ def of_brokers(finding: Record) -> bool:
 
 def found_in(listed: Sequence[IncidentFindings]) -> str:
     """The evidence that shows the breaches: the clients' history, the brokers' files, or both."""
-    breaches = [one for entry in listed for one in (entry.finding, *entry.others) if one["severity"] == "violation"]
+    breaches = [one for entry in listed for one in entry.findings if one["severity"] == "violation"]
     sources = {"the brokers' files" if of_brokers(one) else "the clients' history" for one in breaches}
     return " and ".join(sorted(sources, reverse=True))
 
@@ -349,7 +354,7 @@ def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> First
     """The breach that a client could see first; acknowledgements do not count."""
     seen = []
     for entry in listed:
-        for finding in [entry.finding, *entry.others]:
+        for finding in entry.findings:
             times = figures["times"].get(finding["id"])
             is_breach = finding["severity"] == "violation" and finding["rule"] not in LOSSES
             if is_breach and not of_brokers(finding) and times and times["to"] is not None:

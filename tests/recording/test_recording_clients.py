@@ -15,10 +15,11 @@ from typing import Any
 import logjudge
 import pytest
 from kafka_clients import Message
-from logjudge.histories.recording.kafka_clients import CommittedGroups, group_of_metadata
+from logjudge.histories.recording.kafka_clients import CommittedGroups
 from logjudge.histories.recording.lab.cluster import Plan
 from logjudge.histories.recording.lab.handle import Lab
 from logjudge.histories.recording.lab.releases import find_kafka
+from logjudge.histories.recording.membership import group_of_metadata
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 from logjudge.histories.recording.confluent_clients import fatal_errors  # noqa: E402

@@ -20,6 +20,7 @@ import pyarrow as pa
 from ....histories.bundle import Run
 from ....histories.evidence.parts import Part
 from ....histories.files import Split
+from ....histories.scratch import replace_file
 from ....histories.settings import Settings
 from ...stages import Progress
 from .. import local
@@ -60,9 +61,7 @@ def _write_progress(file: Path) -> Progress:
         if time.monotonic() - written >= PROGRESS_S:
             written = time.monotonic()
             with suppress(OSError):  # a full disk does not stop the task
-                new = file.with_suffix(".new")
-                new.write_text(json.dumps([what, done, total, unit]))
-                new.replace(file)
+                replace_file(file, json.dumps([what, done, total, unit]).encode())
 
     return write
 
