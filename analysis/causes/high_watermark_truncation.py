@@ -1,14 +1,14 @@
 """high-watermark-truncation: a follower truncated to a stale high watermark and was then elected.
 
-Before leader epochs (KIP-101, Kafka 0.11; and later for message formats before v2) a follower that starts
-truncates to its checkpointed high watermark, which lags. If the leader dies before the follower has fetched
+Without leader epochs (before Kafka 0.11, and later in logs with message format v0 or v1; KIP-101) a follower that
+starts truncates to its checkpointed high watermark, which lags. If the leader dies before the follower has fetched
 the records again, the follower, still in the ISR, is elected cleanly without them.
 
 Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, truncated its
 log at or below them, was elected cleanly, and had not copied them again by then. The truncation is a line of its
-server.log, or follows from its checkpointed high watermark and the later records of its log. That it had not copied
-them again follows from a record that was acknowledged there instead, or from the end of its log: before its election,
-when it refused a follower's fetch, or at the end of the run.
+server.log, or follows from its checkpointed high watermark and the later records of its log. A record that
+was acknowledged at their offsets instead proves that it had not copied them again. So does the end of its log, known
+from before its election, from a follower's fetch that it refused, or from the end of the run.
 
 Replicas differ permanently if a replica returns whose high watermark is above the records that the new leader wrote
 meanwhile: it truncates none of its own records (KIP-101, second scenario). If it is elected later, the records of the
@@ -118,7 +118,7 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
 
 
 def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
-    """The facts that the last leader truncated above these offsets before its clean election; empty without proof.
+    """The facts that prove that the last leader truncated above these offsets before its clean election; else empty.
 
     It kept its own records there, which the leader before it did not have.
     """
@@ -185,18 +185,18 @@ def _old_format_facts(timeline: Timeline) -> list[Fact] | None:
 
 
 def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
-    """The facts that an election was clean; empty without proof."""
+    """The facts that prove a clean election; empty without proof."""
     if known := in_isr_before_election(new):
         return known
     before = timeline.isr_between(until=new.time - 1) if new.time is not None else []
     reported = [fact for _, isr, fact in before[-1:] if new.leader in isr]
     configured = clean_by_configuration(timeline, new.time)
-    # In ZooKeeper the ISR keeps an absent broker, so the configuration is the better proof if it is known.
+    # ZooKeeper keeps an absent broker in the ISR, so the configuration, if recorded, is the better proof.
     return configured or reported
 
 
 def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
-    """The facts that the new leader had the first lost record and truncated it before its election."""
+    """The facts that prove that the new leader had the first lost record and truncated it before its election."""
     broker = new.leader or ""
     for end in reversed(timeline.ends_of(broker, "truncated")):
         if end.is_noop or end.end > lost.first:
@@ -212,7 +212,7 @@ def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
 
 
 def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
-    """The facts that a log held the records before a truncation: loaded just before, in a snapshot, or in the ISR."""
+    """The facts that prove that a log had the records before a truncation: a load, a snapshot, or being in the ISR."""
     if above := _load_facts_above(timeline, broker, cut, lost):
         return above
     loaded = _loads_before(timeline, broker, cut)
@@ -233,7 +233,7 @@ def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
 
 
 def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """The facts of a truncation that no server.log has; empty without proof.
+    """The facts that prove a truncation without a line in server.log; empty without proof.
 
     One snapshot has the record, and a checkpointed high watermark at or below it. A later one has another record there.
     """

@@ -1,8 +1,8 @@
 """producer-state-lost: a leader no longer knew an idempotent producer, and appended again what its log already had.
 
 A leader recognises a repeated batch by the producer's last sequence numbers. It forgets a producer that has appended
-nothing for producer.id.expiration.ms (before KIP-854: transactional.id.expiration.ms), and then accepts any sequence
-number of it. A client that waits longer for an acknowledgement and retries writes its batch twice.
+nothing for producer.id.expiration.ms (before KIP-854: transactional.id.expiration.ms). From then on it accepts any
+sequence number from that producer. A client that retries a batch after that time writes it twice.
 
 Needs: a log with the record at both offsets, of the same producer id, producer epoch and sequence number.
 """

@@ -66,7 +66,7 @@ def _commits_in_copies(p: Partition, group: str) -> pl.DataFrame:
 
 
 def _deleted_since(p: Partition, offset: int) -> int | None:
-    """The earliest time (ns) at which an offset may have been below the log start, if it certainly was at the end."""
+    """The earliest time (ns) at which an offset may have been deleted; None unless it certainly was by the end."""
     start = log_start(p)
     return int(start.since(np.array([offset]))[0]) if offset < start.certain else None
 

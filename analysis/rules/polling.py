@@ -1,7 +1,7 @@
 """poll-skip and nonmonotonic-poll: a consumer continues at its position, and skips no record.
 
-What a consumer's next record must be follows from its position: one past its last record, or what a seek or
-an assignment set. Without a position (revoked, or assigned without offset) nothing is expected.
+A consumer's next record must be at its position: one past its last record, or the offset that a seek or an assignment
+set. A consumer without a position (after a revocation, or an assignment without offset) may read any record.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _within_polls(p: Partition) -> pl.DataFrame:
 
 
 def _severity_in_jepsen(p: Partition) -> str:
-    """Consumers of groups may be moved at any time, so Jepsen allows both rules where its clients subscribe."""
+    """A group may move partitions between consumers at any time, so Jepsen permits breaches if clients subscribe."""
     return "permitted" if "subscribe" in p.context["kind"] else "violation"
 
 
@@ -56,12 +56,12 @@ def _severity_in_jepsen(p: Partition) -> str:
 def poll_skip(p: Partition) -> Iterator[Result]:
     """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome.
 
-    Breach: A consumer's next record is behind its position, and records exist between: acknowledged or read by other
+    Breach: A consumer's next record is after its position, and records exist between: acknowledged or read by other
     consumers, visible at its isolation level, and not legally absent.
-    Not a breach: Offsets of markers, of aborted transactions, and of records that may have been compacted or deleted by
-    then hold nothing to skip. Permitted: the consumer's group was rebalanced in between.
-    Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two lines of the
-    history could not be read, so that a poll may be missing.
+    Not a breach: The offsets are those of markers, of aborted transactions, or of records that may have been compacted
+    or deleted by then. Permitted: the consumer's group was rebalanced in between.
+    Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
+    of the history could not be read: they may be those of a poll.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
     Permitted in a history with subscriptions. Unknown if a line was left out.
     """
@@ -115,7 +115,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     the loss.
     Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
     was rebalanced in between.
-    Unknown when: Two lines of the history could not be read, so that a seek or an assignment may be missing.
+    Unknown when: Two or more lines of the history could not be read: they may be those of a seek or an assignment.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
     in a history with subscriptions. Unknown if a line was left out.
@@ -299,14 +299,14 @@ def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def moves_of(p: Partition) -> pl.DataFrame:
-    """The operations that set or clear a consumer's position: assignments and seeks with this partition or without it.
+    """The operations that set or clear a consumer's position: assignments, seeks, revocations and crashes.
 
-    Columns: process, completed, at, index, group, position (null: not known from here on). In a condensed partition
-    also the positions behind reads that it lacks.
+    Columns: process, completed, at, index, group, position (null: not known from here on). A condensed partition also
+    has the positions after the reads that it lacks.
     """
     named = p.marks.filter(IS_MOVE).select("process", "completed", "at", "index", "group", position=POSITION)
-    # An assignment of other partitions by the group may be incremental, so it clears nothing; a revocation
-    # that names no partition takes all, and so does an assignment by the application.
+    # An assignment by the group may be incremental, so one of other partitions clears nothing. An assignment by the
+    # application, and a revocation that names no partition, clear every position.
     is_clearing = (
         (pl.col("kind") == "crash")
         | ((pl.col("kind") == "assign") & ~pl.col("group"))

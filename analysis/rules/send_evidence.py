@@ -18,9 +18,9 @@ from .rule import MissingSetting, Unknown, missing_isolation_levels
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
-    """Whether it is gone: no read returned it, although one consumer read before and after it (Jepsen's lost-write).
+    """Whether each send is gone: no read returned it, but a consumer read before and after it (Jepsen's lost-write).
 
-    A consumer that read another record at its offset read that before a truncation, and may never have seen this one.
+    A consumer that read another record at this offset does not count: it read that one before a truncation.
     """
     unread = sent["first_read"].is_null() & sent["offset"].is_not_null()
     if not unread.any():
@@ -85,7 +85,7 @@ def unknown_sends(p: Partition, doubtful: pl.DataFrame) -> Iterator[Unknown | Mi
 
 
 def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:
-    """The isolation levels of clients with an end offset that proves a loss unless it is a last stable offset."""
+    """The missing isolation levels of clients whose end offset proves a loss, unless it is a last stable offset."""
     ends = p.unsure_ends
     if not len(ends):
         return []
@@ -115,7 +115,7 @@ def proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
 
 
 def _markers_text(p: Partition, run: pl.DataFrame) -> str:
-    """The markers that ended lost sends in the last logs, as a clause; empty unless the leader's has them aborted."""
+    """The markers of lost sends in the last logs, as a clause; empty unless the leader's log has these as aborted."""
     logs = p.replica_logs
     if logs is None:
         return ""

@@ -104,7 +104,7 @@ def _entries(path: Path, fields: int) -> tuple[list[tuple[int, list[str]]], list
 
 
 def _lines(path: Path) -> tuple[list[str], list[Row]]:
-    """The lines of a file, and its damage. A pipe is not opened, as it would never end."""
+    """The lines of a file, and its damage. A pipe is not opened: reading it would not end."""
     if path.exists() and not path.is_file():
         return [], [damage_row("unreadable", "found no regular file")]
     try:
@@ -118,7 +118,7 @@ def _lines(path: Path) -> tuple[list[str], list[Row]]:
 
 
 def _integer(text: str) -> int | None:
-    """The text as an integer of 64 bits, or None. int() accepts underscores, spaces and other scripts, unlike Java."""
+    """The text as an integer of 64 bits, or None. Unlike Java, int() accepts underscores, spaces and other digits."""
     digits = text[1:] if text[:1] in "+-" else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > 19:
         return None

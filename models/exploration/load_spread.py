@@ -16,7 +16,7 @@ from ..replication.scenario import Scenario
 
 BROKERS, DEAD = 5, 1
 DIES, RETURNS = 20 * SECOND, 70 * SECOND
-MEASURED = range(35 * SECOND, 65 * SECOND)  # then its session has ended, and clients know the new leaders
+MEASURED = range(35 * SECOND, 65 * SECOND)  # by then its session has ended, and clients know the new leaders
 LOAD = {
     "simulation.brokers": BROKERS,
     "num.partitions": 20,
@@ -29,7 +29,7 @@ LOAD = {
 
 @dataclass(frozen=True)
 class Spread:
-    """By broker: the partitions that it led before and after the death, and the records that it appended meanwhile."""
+    """For each broker: how many partitions it led before and after the death, and how many records it then appended."""
 
     assignment: str
     before: dict[int, int]

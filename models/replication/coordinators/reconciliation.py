@@ -1,6 +1,6 @@
-"""How a member of KIP-848's protocol moves towards its target: first it gives up, then it gets what others gave up.
+"""How a member of KIP-848's protocol reaches its target: it gives partitions up, then gets those that others gave up.
 
-CurrentAssignmentBuilder, as functions of the member's state alone.
+These are the steps of Kafka's CurrentAssignmentBuilder, as functions of one member's state.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def reconcile(
 ) -> CurrentAssignment:
     """The assignment after a member's heartbeat.
 
-    `owned` is what the member owns; None: not sent, as it is about to give up or to take partitions. `is_held`: whether
-    any member holds a partition, also this one.
+    `owned` is what the member owns; None: the heartbeat does not have it, as the member gives up or takes partitions.
+    `is_held`: whether a member, this one included, holds a partition.
     """
     if current.state == STABLE and current.epoch == target_epoch:
         return current
