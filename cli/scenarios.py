@@ -24,7 +24,7 @@ from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
 from .check import command as check
 from .options import Choice, LocalPath, complete_names, quiet_option
-from .simulate import VARIANT_HELP, option, summary, warn
+from .simulate import VARIANT_HELP, option, settings_option, summary, warn
 
 
 class _Catalogue(click.Group):
@@ -56,7 +56,7 @@ def list_all() -> None:
 @click.argument("name", metavar="NAME|FILE", shell_complete=complete_names(names))
 @click.option("--variant", type=Choice(list(VARIANTS)), help="A protocol variant, instead of the scenario's.")
 @click.option("--seed", type=int, help="A seed, instead of the scenario's.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
+@settings_option
 @click.option(
     "--out",
     type=LocalPath(),

@@ -31,7 +31,7 @@ from .main import EXIT_BREACH, EXIT_VALID
 from .options import Choice, NewFile, complete_names, quiet_option
 from .progress import Progress
 from .scenarios import picture
-from .simulate import VARIANT_HELP, listed, option
+from .simulate import VARIANT_HELP, listed, option, settings_option
 
 CHUNK = 100  # seeds in one piece of work, so that progress is shown from the first seconds on
 SECOND = 1_000_000_000  # ns
@@ -51,7 +51,7 @@ def _space_options(command: Command) -> Command:
         help="Kinds of faults, separated by commas [default: those that every log must survive].",
         shell_complete=complete_names(lambda: PATTERNS),
     )
-    @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
+    @settings_option
     @wraps(command)
     def with_space(variant: str, faults: str | None, settings: tuple[str, ...], **options: Any) -> Any:
         # By default the faults that every log must survive, and those that this variant is known not to survive.

@@ -34,6 +34,10 @@ VARIANT_HELP = listed(
     "Variants (docs/mechanisms.md has what each breaks)", {name: variant.summary for name, variant in VARIANTS.items()}
 )
 
+settings_option = click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name."
+)
+
 
 @click.command("simulate", epilog=f"{VARIANT_HELP}\n\nSettings for --set: {', '.join(OPTIONS)}.")
 @click.option(
@@ -54,7 +58,7 @@ VARIANT_HELP = listed(
     type=click.IntRange(1, 10_000),
     help="Number of faults to draw, at least one of each kind.",
 )
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting, by Kafka's name.")
+@settings_option
 @click.option("--config", "file", type=LocalPath(), help="A scenario file (TOML).")
 @click.option("--out", required=True, type=LocalPath(), help="The folder of the bundle; an earlier bundle is replaced.")
 @click.option(

@@ -75,6 +75,7 @@ def count_indeterminate_failures(operations: pl.DataFrame) -> int:
     return int(failed.select(is_indeterminate(pl.col("error")).sum()).item() or 0) if len(failed) else 0
 
 
+_IF_REVOKED = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
 _IS_FAILED_SEND = (pl.col("outcome") == "fail") & pl.col("f").is_in(["send", "txn"])
 
 
@@ -164,8 +165,7 @@ def _explode_records(polls: pl.DataFrame, step: pl.Expr) -> pl.DataFrame:
 
 def _positions(operations: pl.DataFrame) -> pl.DataFrame:
     """The positions that operations committed, returned or moved to, as marks."""
-    kind = pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False)).then(pl.lit("revoke"))
-    return _positions_as_marks(operations, kind.otherwise("f"), False)
+    return _positions_as_marks(operations, _IF_REVOKED.otherwise("f"), False)
 
 
 def _commits_in(steps: pl.DataFrame) -> pl.DataFrame:
@@ -288,9 +288,7 @@ def _context(operations: pl.DataFrame, dialect: str) -> pl.DataFrame:
         (pl.col("f") == "handle") & (pl.col("outcome") == "info") & (pl.col("records").list.len().fill_null(0) == 0)
     )
     rows = operations.filter(pl.col("f").is_in(kinds) | indeterminate_poll | is_empty | is_bare).with_columns(
-        pl.when((pl.col("f") == "assign") & pl.col("revoked").fill_null(False))
-        .then(pl.lit("revoke"))
-        .when(pl.col("f") == "txn")
+        _IF_REVOKED.when(pl.col("f") == "txn")
         .then(pl.lit("txn without steps"))
         .when(pl.col("f") == "handle")
         .then(pl.lit("handle without records"))

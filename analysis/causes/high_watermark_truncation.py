@@ -46,6 +46,7 @@ CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation)
 REMEDY = (
     "Kafka 0.11 or later with message format v2 (KIP-101); min.insync.replicas=2 with acks=all narrows the window only."
 )
+_RELEASE_OR_FORMAT = "the version of Kafka (server.log, run.json), or the format of the log's batches (segments)"
 PREVENTED_BY = ["Kafka 0.11 or later with message format v2: leader epochs decide how far to truncate"]
 
 
@@ -53,7 +54,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader had truncated the records to its high watermark before a clean election."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
-        return needs("the version of Kafka (server.log, run.json), or the format of the log's batches (segments)")
+        return needs(_RELEASE_OR_FORMAT)
     if not old_format:
         return NOT_THE_CASE
     if own := _truncated_above_facts(timeline, lost):
@@ -98,7 +99,7 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
     old_format = _old_format_facts(timeline)
     if old_format is None:
-        return needs("the version of Kafka (server.log, run.json), or the format of the log's batches (segments)")
+        return needs(_RELEASE_OR_FORMAT)
     terms = _final_terms(timeline)
     if not old_format or not terms:
         return NOT_THE_CASE

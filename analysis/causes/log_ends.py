@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..timelines.facts import is_end_of_process
 from ..timelines.timeline import LogEnd, Term, Timeline
 from .cases import Lost
 from .replica_history import MAX_SESSION_NS, is_dead, may_have_lost_tail
@@ -52,8 +51,7 @@ def _reported_until(timeline: Timeline, broker: str, loaded: int) -> int:
         if loaded <= time <= loaded + MAX_SESSION_NS:
             first.setdefault(event.fact.source, time)
     last = max(first.values(), default=loaded)
-    ended = [event.time or 0 for event in timeline.died(broker) if is_end_of_process(event.fact)]
-    return loaded if any(loaded < time <= last for time in ended) else last
+    return loaded if any(loaded < time <= last for time in timeline.ends_of_process(broker)) else last
 
 
 def _later_ends(timeline: Timeline, broker: str, lost: Lost) -> list[tuple[int, LogEnd]]:

@@ -24,7 +24,7 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
+from ..timelines.facts import SECOND, Fact, chain, fact_of
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
 from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -189,9 +189,8 @@ def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> i
 
     While a partition has no leader, no broker of its ISR serves, also if one has started since and failed.
     """
-    ends = [event.time or 0 for event in timeline.died(broker) if is_end_of_process(event.fact)]
     is_down = not has_leader or is_dead(timeline, broker, at, at, without_fences=True)
-    return max((time for time in ends if time <= at), default=at) if is_down else at
+    return max((time for time in timeline.ends_of_process(broker) if time <= at), default=at) if is_down else at
 
 
 def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
-from .facts import MS, SECOND, Fact, listed
+from .facts import MS, SECOND, Fact, is_end_of_process, listed
 
 
 class Election(NamedTuple):
@@ -233,6 +233,10 @@ class Timeline:
     def died(self, broker: str | None) -> list[BrokerEvent]:
         """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
+
+    def ends_of_process(self, broker: str) -> list[int]:
+        """The times (ns) at which a broker's process ended, in order; 0 for one without a time."""
+        return [event.time or 0 for event in self.died(broker) if is_end_of_process(event.fact)]
 
     def life_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
         """The dated starts and deaths of a broker, each with its time (ns), in order of time."""

@@ -98,7 +98,7 @@ def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
             "clientHost": "/127.0.0.1",
             "rebalanceTimeout": config.max_poll_interval // 1000,
             "sessionTimeout": config.group_session // 1000,
-            "subscription": write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []}),
+            "subscription": _subscription(config),
             "assignment": write_versioned(
                 1,
                 (*ASSIGNMENT, USER_DATA),
@@ -159,9 +159,12 @@ def _kind_and_value(cluster: Cluster, record: GroupRecord) -> tuple[int, dict[st
     return TARGET_EPOCH_KEY if record.of_target else EPOCH_KEY, {"epoch": record.generation}
 
 
+def _subscription(config: Config) -> bytes:
+    return write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []})
+
+
 def _classic_member(config: Config) -> dict[str, Any]:
-    subscription = write_versioned(1, SUBSCRIPTION, {"topics": [config.topic], "ownedPartitions": []})
-    protocol = {"name": config.strategy, "metadata": subscription}
+    protocol = {"name": config.strategy, "metadata": _subscription(config)}
     return {"sessionTimeoutMs": config.group_session // 1000, "supportedProtocols": [protocol]}
 
 

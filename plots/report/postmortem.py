@@ -183,8 +183,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
     # Without final reads, or without the rule lost-write, it is not known whether records were lost.
     loss = verdict["rules"].get("lost-write", {}).get("verdict")
-    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
-    if broken:
+    if broken := _broken_rules(verdict):
         return _broken_rules_text(verdict, impact, broken, loss == "valid")
     if verdict["verdict"] == "valid" and loss == "valid":
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
@@ -286,14 +285,17 @@ def _source(verdict: dict[str, Any]) -> str:
     return _printable_names(files, 3) + (f" and {plural(logs, 'file')} of brokers" if logs else "")
 
 
+def _broken_rules(verdict: dict[str, Any]) -> list[str]:
+    return [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+
+
 def _without_clients(verdict: dict[str, Any]) -> str:
     """The headline of a run without a client history."""
     divergence = verdict["rules"].get("replica-divergence", {})
-    broken = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
     unknown = "Without a client history it is not known which records were acknowledged."
     if divergence.get("findings"):
         return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
-    if broken:
+    if broken := _broken_rules(verdict):
         return f"The brokers' files violate {', '.join(broken)}. {unknown}"
     if not verdict["counts"].get("kept records") and not verdict["causes"]:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
