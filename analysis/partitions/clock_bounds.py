@@ -9,7 +9,7 @@ Where no records bound the clocks, elections in the metadata log do: its times a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -46,31 +46,70 @@ def clocks_by_records(
 def clocks_by_elections(
     clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadata: pl.DataFrame
 ) -> Mapping[str, Clock]:
-    """The clocks, corrected by the time zone in which brokers logged leader epochs soon after their elections.
+    """The clocks, corrected by the times at which brokers logged leader epochs soon after their elections.
 
     A broker logs an epoch after the controller recorded its election, the first one mostly within a second. A broker
-    without such a line has the time zone of the others, if these agree. Clocks that are bounded already go first.
+    without such a line has the clock of the others, if these agree. Clocks that faults or records bound go first: the
+    elections of such a broker show how far the metadata log is ahead of the history.
     """
-    if any(clock.low is not None or clock.offset for clock in clocks.values()):
+    ahead = _ahead_of_elections(log_events, metadata)
+    bounded = {broker for broker, clock in clocks.items() if clock.low is not None or clock.by_records}
+    if bounded:
+        return _corrected_beside(clocks, ahead, bounded)
+    if any(clock.offset for clock in clocks.values()) or not any(offset for offset, _ in ahead.values()):
         return clocks
+    if len({offset for offset, _ in ahead.values()}) == 1:
+        ahead = dict.fromkeys(clocks, next(iter(ahead.values()))) | ahead
+    return {**clocks, **{broker: _set_ahead(clocks[broker], *ahead[broker]) for broker in ahead if broker in clocks}}
+
+
+def _corrected_beside(
+    clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]], bounded: Collection[str]
+) -> Mapping[str, Clock]:
+    """The clocks of which some are bounded, with those of the others by elections, where these differ.
+
+    If another broker's clock is not that of the bounded ones, a broker without elections has the metadata log's.
+    """
+    known = [clocks[broker].offset - ahead[broker][0] for broker in sorted(bounded) if broker in ahead]
+    if not known or max(known) - min(known) > SLACK_MS or any(clocks[broker].has_conflict for broker in bounded):
+        return clocks
+    shift = 0 if abs(known[0]) <= SLACK_MS else known[0]  # of the metadata log
+    others = {broker: clock for broker, clock in clocks.items() if broker not in bounded}
+    wrong = {
+        name for name in others.keys() & ahead.keys() if abs(ahead[name][0] + shift - others[name].offset) > SLACK_MS
+    }
+    corrected = {name: _set_ahead(others[name], ahead[name][0] + shift, ahead[name][1] + shift) for name in wrong}
+    if wrong:
+        corrected |= {name: replace(others[name], offset=shift) for name in others.keys() - ahead.keys()}
+    return {**clocks, **corrected}
+
+
+def _set_ahead(clock: Clock, offset: int, most: int) -> Clock:
+    """The clock with an offset by elections; it is at most `most`."""
+    return replace(clock, offset=offset, low=most - SLACK_MS, high=most, by_records=True)
+
+
+def _ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict[str, tuple[int, int]]:
+    """How far each broker's clock is ahead of the metadata log's (ms), and the most that it can be ahead.
+
+    That is a time zone, or the difference that two elections show. One election alone may have been logged late.
+    """
     known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
     epoch = pl.col("fields").str.json_path_match("$.leader_epoch").cast(pl.Int32, strict=False)
     is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
     changes = log_events.filter(is_change, snapshot=FINAL).with_columns(leader_epoch=epoch)
-    ahead = (pl.col("time") - pl.col("elected")).min()
-    found = changes.join(known, on="leader_epoch").group_by("broker").agg(ahead)
-    zones = {broker: (round(ms / QUARTER_MS) * QUARTER_MS, ms) for broker, ms in found.iter_rows()}
-    zones = {broker: (zone, ms) for broker, (zone, ms) in zones.items() if abs(ms - zone) <= SLACK_MS}
-    if not any(zone for zone, _ in zones.values()):
-        return clocks
-    if len({zone for zone, _ in zones.values()}) == 1:
-        zones = dict.fromkeys(clocks, next(iter(zones.values()))) | zones
-    bounded = {
-        broker: replace(clocks[broker], offset=zone, low=ms - SLACK_MS, high=ms, by_records=True)
-        for broker, (zone, ms) in zones.items()
-        if broker in clocks
-    }
-    return {**clocks, **bounded}
+    late = changes.join(known, on="leader_epoch").group_by("broker", "leader_epoch", "elected")
+    late_by = late.agg(late=(pl.col("time") - pl.col("elected")).min()).sort("late").group_by("broker")
+    found = {}
+    for broker, lates, elected in late_by.agg("late", "elected").iter_rows():
+        zone, most = round(lates[0] / QUARTER_MS) * QUARTER_MS, lates[0]
+        # Elections that a broker logs together, as after a pause, differ in how late it is.
+        apart = [late for late, at in zip(lates, elected, strict=True) if abs(at - elected[0]) > 2 * SLACK_MS]
+        if abs(most - zone) <= SLACK_MS:
+            found[broker] = zone, most
+        elif apart and apart[0] - most <= SLACK_MS:
+            found[broker] = most, most
+    return found
 
 
 def _sent_records(logs: ReplicaLogs, sends: pl.DataFrame) -> pl.DataFrame:

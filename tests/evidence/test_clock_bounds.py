@@ -109,18 +109,22 @@ def test_elections_in_the_metadata_log_show_the_time_zone_without_a_history(
     assert (f"its clock is ahead by {int(hours * 3_600_000)} ms" in clocks["says"]) is bool(hours)
 
 
+def _events(*lines: tuple[str, int, int]) -> pl.DataFrame:
+    """Lines of logs in which a broker begins to lead an epoch: broker, epoch, ms."""
+    rows = [
+        {"snapshot": "", "broker": broker, "kind": "leader", "time": time}
+        | {"fields": json.dumps({"leader_epoch": epoch})}
+        for broker, epoch, time in lines
+    ]
+    return pl.DataFrame(rows, schema={"snapshot": str, "broker": str, "kind": str, "time": int, "fields": str})
+
+
 def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone() -> None:
     clocks = {"1": Clock("1"), "100": Clock("100")}
     metadata = pl.DataFrame({"leader_epoch": [0, 1, None], "time": [1_000_000, 2_000_000, 3_000_000]})
 
     def ahead(*lines: tuple[str, int, int]) -> dict[str, int]:
-        rows = [
-            {"snapshot": "", "broker": broker, "kind": "leader", "time": time}
-            | {"fields": json.dumps({"leader_epoch": epoch})}
-            for broker, epoch, time in lines
-        ]
-        events = pl.DataFrame(rows, schema={"snapshot": str, "broker": str, "kind": str, "time": int, "fields": str})
-        return {name: clock.offset for name, clock in clocks_by_elections(clocks, events, metadata).items()}
+        return {name: clock.offset for name, clock in clocks_by_elections(clocks, _events(*lines), metadata).items()}
 
     hour = 3_600_000
     assert ahead(("1", 0, 1_000_200)) == {"1": 0, "100": 0}
@@ -128,3 +132,35 @@ def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone(
     assert ahead(("1", 0, 1_400_000 + hour)) == {"1": 0, "100": 0}
     assert ahead(("1", 0, 1_000_100 + hour), ("2", 0, 1_000_100)) == {"1": hour, "100": 0}
     assert ahead() == {"1": 0, "100": 0}
+    # As late as an earlier election, or both logged at once after a pause.
+    assert ahead(("1", 0, 1_400_000), ("1", 1, 2_400_100)) == {"1": 400_000, "100": 400_000}
+    assert ahead(("1", 0, 2_400_000), ("1", 1, 2_400_100)) == {"1": 0, "100": 0}
+
+
+# A run of Kafka 4.2 whose three brokers had the wrong time: 3 hours ahead, 40 minutes and 2 days behind. Broker 1 was
+# killed and restarted, which bounds its clock. The controller's was right.
+WRONG = [("1", 0, 1795928385176), ("2", 0, 1795915184214), ("2", 1, 1795915208753)]
+WRONG += [("3", 0, 1795744784252), ("3", 1, 1795744808658)]
+HOURS_3 = 3 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("lines", "started_late", "offsets"),
+    [
+        (WRONG, 0, [HOURS_3, -2_399_856, -2 * 86_400_000, 0]),
+        # The others have the time zone of the bounded broker, or show nothing.
+        ([("2", 0, 1795928385214), *WRONG[:1]], 0, [HOURS_3] * 4),
+        (WRONG[:1], 0, [HOURS_3] * 4),
+        (WRONG[1:], 0, [HOURS_3] * 4),
+        # The history's clock is behind by an hour: the metadata log's time is not the history's.
+        (WRONG, 3_600_000, [HOURS_3 + 3_600_000, 3_600_000 - 2_399_856, 3_600_000 - 2 * 86_400_000, 3_600_000]),
+    ],
+)
+def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late, offsets) -> None:
+    shared = HOURS_3 + started_late
+    clocks = {"1": Clock("1", shared, shared - 90_000, shared + 500)}
+    clocks |= {broker: Clock(broker, shared) for broker in ("2", "3", "100")}
+    metadata = pl.DataFrame({"leader_epoch": [0, 1], "time": [1795917584031, 1795917608609]})
+    found = clocks_by_elections(clocks, _events(*lines), metadata)
+    assert [clock.offset for clock in found.values()] == offsets
+    assert found["1"] == clocks["1"]
