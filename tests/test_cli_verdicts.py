@@ -188,7 +188,7 @@ def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> No
 def test_unknowns_appear_once_in_the_report(unread: Path, tmp_path: Path) -> None:
     check(unread, "--out", tmp_path / "o")
     for name in ("report.md", "report.html"):
-        assert (tmp_path / "o" / name).read_text().count("No breach was found, but the evidence is incomplete") == 1
+        assert (tmp_path / "o" / name).read_text().count("No breach was found, but lost-write, unseen are unknown") == 1
 
 
 def test_sarif(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

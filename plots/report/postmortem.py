@@ -248,7 +248,20 @@ def _meaning(verdict: dict[str, Any]) -> str:
     if verdict["verdict"] == "valid" and any(rule["permitted"] for rule in verdict["rules"].values()):
         by = f"{allow_options(verdict['allowed'])} or " if _accepted_rules(verdict) else ""
         return f"No breach except those that {by}the configuration permits."
+    if verdict["verdict"] == "unknown" and (undecided := _undecided(verdict)):
+        return undecided
     return PARTLY if partly else VERDICTS.get(verdict["verdict"], "")
+
+
+def _undecided(verdict: dict[str, Any]) -> str:
+    """The unknown rules, and the broken assumptions that leave them unknown; empty if there are none."""
+    unknown = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "unknown"]
+    broken = [item["name"] for item in broken_assumptions(verdict) if {*unknown} & {*item["touches"]}]
+    if not unknown or not broken:
+        return ""
+    are, do = ("is" if len(unknown) == 1 else "are"), ("does" if len(broken) == 1 else "do")
+    names = some([f'"{name}"' for name in broken])
+    return f"No breach was found, but {some(unknown)} {are} unknown, as {names} {do} not hold."
 
 
 def _never_received(process: str, partition: str, first: int, last: int, count: int) -> str:
