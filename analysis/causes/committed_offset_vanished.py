@@ -27,6 +27,7 @@ REMEDY = (
     " unclean elections of it; auto.offset.reset=earliest or none."
 )
 RETENTION = "offsets.retention.minutes longer than the group is ever without members"
+DELETION = "deleting the offsets of a group, or the group, only if it is not to continue"
 MIN_RETENTION_SECONDS = 60  # the setting has whole minutes
 
 
@@ -107,10 +108,11 @@ def _reason(
     copies = about.copies
     if len(copies):
         between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
-        removals = copies.filter(between, kind="removed")
-        if len(removals):
+        for row in copies.filter(between, kind="removed").tail(1).iter_rows(named=True):
             text = f"the coordinator removed the committed offset of group {about.group} for {about.name}"
-            removed = about.stored_fact(removals.row(-1, named=True), "removed", text)
+            removed = about.stored_fact(row, "removed", text)
+            if row["dated"] - commit["time"] < (MIN_RETENTION_SECONDS - 1) * SECOND:
+                return "a client deleted it: too soon for offsets.retention.minutes", [removed], [DELETION]
             return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:

@@ -35,6 +35,7 @@ class TransactionPart(TopicPartition):
     own_marker: Row | None  # the marker that carries out the decision; None: the log has none
     ending_marker: Row | None  # the marker that ended them; None: they are open
     repeated_marker: Row | None  # the last marker before these records with the outcome and epoch of ending_marker
+    is_whole_log: bool  # whether the log has every record and marker since offset 0
 
     @property
     def subject(self) -> str:

@@ -118,6 +118,7 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         own_marker=own,
         ending_marker=ending,
         repeated_marker=repeated,
+        is_whole_log=logs.leader_start == 0 and not logs.is_leader_damaged and logs.is_compacted is False,
     )
 
 

@@ -319,6 +319,9 @@ def test_a_damaged_copy_may_lack_the_commit() -> None:
         (70, [], "offsets.retention.minutes, or the group was deleted", "offsets.retention.minutes longer"),
         (59, [], "too soon for offsets.retention.minutes", "offsets.topic.replication.factor=3"),
         (70, [("committed", 5, 1), ("removed", None, 66)], "it had expired, or was deleted", "offsets.retention.min"),
+        # kafka-consumer-groups --delete-offsets of Kafka 4.2.
+        (11, [("committed", 5, 0), ("removed", None, 5)], "a client deleted it", "deleting the offsets of a group"),
+        (70, [("committed", 5, 0), ("removed", None, 5)], "a client deleted it", "deleting the offsets of a group"),
         (70, [("committed", 9, 99)], "have neither that commit nor its removal", "offsets.topic.replication.factor=3"),
     ],
 )

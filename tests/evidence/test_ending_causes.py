@@ -20,7 +20,6 @@ from logjudge.analysis.inspect.open_partitions import Inspected
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
-from logjudge.models.coordinator_partition import coordinator_partition
 from logjudge.models.exploration.invariants import breaches
 from logjudge.models.exploration.matrix import space
 from logjudge.models.exploration.trace import APPEND, Tracer
@@ -88,6 +87,21 @@ CASES = {
         "torn-transaction",
         "repeated-marker",
         ("a COMMIT marker at offset 2", "is of the transaction", "offset 4, which repeats it", "decided to abort", "7"),
+    ),
+    "an operator aborts a transaction in one partition": Case(  # as in a run of Kafka 4.2
+        ("7a z 7~ z 7!", "7A z z z 7!"),
+        written(("a", "ok", (0, 5))),
+        coordinated((0, 3, "commit")),
+        "torn-transaction",
+        "operator-abort",
+        ("is of the transaction", "an ABORT marker at offset 2, which no coordinator", "decided to commit", "offset 4"),
+    ),
+    "an ABORT marker of a later epoch is the coordinator's": Case(
+        ("7a z 7~^1 z 7!^1", "7A z z z 7!^1"),
+        written(("a", "info", (0, 5))),
+        coordinated((0, 3, "commit")),
+        "torn-transaction",
+        "unknown",
     ),
     "__transaction_state lost a transaction": Case(
         ("7a z 7! z 7b z", "7A z 7! z 7B z"),
@@ -378,16 +392,9 @@ def test_a_late_write_is_not_explained_by_an_emptied_transaction_state(tmp_path:
     case = CASES["a late write hangs"]
     events = [*case.events[:-2], *contact(2_000_000)]
     folder = write_run(tmp_path, dict(enumerate(case.logs)), events, processes={"t": TIMEOUT})
-    config = json.loads((folder / "run.json").read_text())
-    assert config["topics"]["__transaction_state"]["replication.factor"] == 1
-    state = folder / "brokers" / "1" / "data" / "__transaction_state-0"
-    state.mkdir()
+    topics = json.loads((folder / "run.json").read_text())["topics"]
+    assert topics["__transaction_state"]["replication.factor"] == 1
+    (state := folder / "brokers" / "1" / "data" / "__transaction_state-0").mkdir()
     (state / SEGMENT).touch()
     _, explanations = causes(folder, "hanging-transaction")
     assert {one.cause for one in explanations} == {"unknown"}
-
-
-@pytest.mark.parametrize(("text", "number"), [("t", 116 % 50), ("transfer-1", 21), ("polygenelubricants", 0)])
-def test_the_partition_of_a_transactional_id_is_that_of_kafka(text: str, number: int) -> None:
-    """The last text has the hash -2^31, whose absolute value Kafka takes as 0."""
-    assert coordinator_partition(text, 50) == number

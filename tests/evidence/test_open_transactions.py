@@ -9,6 +9,7 @@ from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write, unseen
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
+from logjudge.models.coordinator_partition import coordinator_partition
 
 from .replica_texts import logs
 
@@ -118,3 +119,9 @@ def test_an_unread_tail_is_lost_if_the_last_logs_lack_it():
     # Nothing proves that they are gone: no log was collected, or not that of the leader.
     assert (values(lost_write, None), values(unseen, None)) == ([], ["b", "c"])
     assert (values(lost_write, "2: 0a"), values(unseen, "2: 0a")) == ([], ["b", "c"])
+
+
+@pytest.mark.parametrize(("text", "number"), [("t", 116 % 50), ("transfer-1", 21), ("polygenelubricants", 0)])
+def test_the_partition_of_a_transactional_id_is_that_of_kafka(text: str, number: int) -> None:
+    """The last text has the hash -2^31, whose absolute value Kafka takes as 0."""
+    assert coordinator_partition(text, 50) == number
