@@ -103,7 +103,7 @@ class _Writer:
     prefix: str
     events: list[Event] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
-    _open: dict[tuple[str, str], Event] = field(default_factory=dict)
+    _open: dict[tuple[str, str], dict[str, Event]] = field(default_factory=dict)  # invocations, by their text
 
     def token(self, token: str) -> None:
         process, _, act = (
@@ -116,14 +116,14 @@ class _Writer:
         operation = self._operation(what, self.prefix + process)
         name = process if process == "nemesis" else self.prefix + process
         key = (name, operation["f"] + str(operation.get("value", "")))
+        invoked = self._open.setdefault(key, {})
         if not late:
-            self._open[key] = self._event(name, "invoke", None, _invoked(operation))
+            invoked[what] = self._event(name, "invoke", None, _invoked(operation))
         if end == "..":
             return
         outcome = _OUTCOMES[(end or "")[:1]]
-        done = self._event(
-            name, outcome, self._open.pop(key)["op"], operation if outcome == "ok" else _not_ok(operation)
-        )
+        op = invoked.pop(what if what in invoked else next(iter(invoked)))["op"]
+        done = self._event(name, outcome, op, operation if outcome == "ok" else _not_ok(operation))
         if end and end[1:]:
             done["error"] = end[1:]
 

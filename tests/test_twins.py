@@ -46,7 +46,10 @@ BY_ENTRY = ("aborted-read", "phantom-read", "precommitted-read")
 SEVERITIES = ("violation", "permitted", "note")
 COMPARED = BREACHES.keys() | {"inconsistent-offsets", "consumer-loss"}
 SEEDS = 5000 if IS_CAMPAIGN else 2000
-RARE = ["p:a.. p:crash p:b.. p:..b@0 p:..a@1"]  # what random histories lack: a crash between two sends
+RARE = [  # what random histories lack: a crash between two sends, and polls of a process that are open at once
+    "p:a.. p:crash p:b.. p:..b@0 p:..a@1",
+    "p:a@0 p:b@1 p:e@2 c:<a@0.. c:<b@1 c:..<a@0 c:<e@2 d:<a@0,b@1,e@2",
+]
 
 
 def kinds_of(breaches: set[Breach]) -> set[tuple[str, str]]:

@@ -335,11 +335,12 @@ class Twin:
 
     def _positions(self) -> Iterator[Breach]:
         for process in sorted({op.process for op in self.ops}):
-            position, rebalanced = None, False
+            position, rebalanced, polled = None, False, 0
             for op in (op for op in self.ops if op.process == process):
                 first = True
                 for read in reads_of(op):
-                    if position is not None and read.offset != position:
+                    open_at_once = first and op.begun < polled  # so either may have come first
+                    if position is not None and read.offset != position and not open_at_once:
                         severity = "permitted" if rebalanced else "violation"
                         prefix = "" if first else "int-"
                         if read.offset < position:
@@ -348,7 +349,7 @@ class Twin:
                         skipped = sorted(o for o in self.existing(process, op.done) if position <= o < read.offset)
                         if skipped:
                             yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])
-                    position, rebalanced, first = read.offset + 1, False, False
+                    position, rebalanced, first, polled = read.offset + 1, False, False, op.done
                 position, rebalanced = position_after(op, position, rebalanced)
 
     def _order(self) -> Iterator[Breach]:

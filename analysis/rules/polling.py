@@ -61,7 +61,8 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     Not a breach: The offsets are those of markers, of aborted transactions, or of records that may have been compacted
     or deleted by then. Permitted: the consumer's group was rebalanced in between.
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
-    of the history could not be read: they may be those of a poll.
+    of the history could not be read: they may be those of a poll. The two
+    polls were open at once.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
     Permitted in a history with subscriptions. Unknown if a line was left out.
     """
@@ -115,7 +116,8 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     the loss.
     Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
     was rebalanced in between.
-    Unknown when: Two or more lines of the history could not be read: they may be those of a seek or an assignment.
+    Unknown when: Two or more lines of the history could not be read: they may be those of a seek or an assignment. The
+    two polls were open at once, as those of several consumers with one name are.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
     in a history with subscriptions. Unknown if a line was left out.
@@ -151,9 +153,6 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "polled", _within_polls(p)))
 
 
-_UNREADABLE = "lines that may be of {} could not be read"
-
-
 def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
@@ -170,8 +169,8 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         if not is_within_poll and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
-        if not is_within_poll and may_lack_operations(p):
-            yield Unknown(_UNREADABLE.format(row["process"]))
+        if not is_within_poll and (doubt := _doubt(p, row)):
+            yield doubt
             continue
         first, last = int(skipped[0]), int(skipped[-1])
         sentence = (
@@ -199,14 +198,23 @@ def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         return
     behind = jumps(p).filter(pl.col("offset") < pl.col("expected"), inside=is_within_poll)
     for row in behind.iter_rows(named=True):
-        if not is_within_poll and may_lack_operations(p):
-            yield Unknown(_UNREADABLE.format(row["process"]))
+        if not is_within_poll and (doubt := _doubt(p, row)):
+            yield doubt
             continue
         sentence = f"{row['process']} {_came_from(row)} back to {row['offset']} of {p.name}"
         if row["offset"] == row["previous"]:
             sentence = f"{row['process']} read offset {row['offset']} of {p.name} again"
         values = [value for value in (row["previous_value"], row["value"]) if value is not None]
         yield _finding(p, row, sentence, (row["offset"], row["expected"] - 1), 1, values)
+
+
+def _doubt(p: Partition, row: Row) -> Unknown | None:
+    """Why it is not known that a poll followed the one before it, and that nothing came between; None if it is."""
+    if may_lack_operations(p):
+        return Unknown(f"lines that may be of {row['process']} could not be read")
+    if row["previous_completed"] is not None and row["invoked"] < row["previous_completed"]:
+        return Unknown(f"{row['process']} had two polls of {p.name} open at once")
+    return None
 
 
 def _came_from(row: Row) -> str:
@@ -237,8 +245,8 @@ def jumps(p: Partition) -> pl.DataFrame:
     """Polled records that are not at their consumer's position, in the order of time.
 
     Columns: process, offset, value, at, expected (the position before), previous (offset of the record that
-    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced. A frame without
-    rows may have no columns.
+    led there, null after a seek), previous_value, previous_at, inside (same operation), rebalanced, invoked, and
+    previous_completed (both ns). A frame without rows may have no columns.
     """
     reads = p.reads.with_row_index("row").filter(pl.col("offset").is_not_null())
     if not len(reads):
@@ -258,7 +266,13 @@ def jumps(p: Partition) -> pl.DataFrame:
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
     jumped = _mismatches(sequence).filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
-    return jumped.with_columns(value=value.gather(jumped["row"]), previous_value=value.gather(jumped["previous_row"]))
+    before = jumped["previous_row"]
+    return jumped.with_columns(
+        value=value.gather(jumped["row"]),
+        invoked=p.reads["invoked"].gather(jumped["row"]),
+        previous_value=value.gather(before),
+        previous_completed=p.reads["completed"].gather(before),
+    )
 
 
 def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Offsets]:
