@@ -344,8 +344,7 @@ class Twin:
                         severity = "permitted" if rebalanced else "violation"
                         prefix = "" if first else "int-"
                         if read.offset < position:
-                            rule = f"{prefix}nonmonotonic-poll"
-                            yield (rule, severity, process, read.offset, position - 1)
+                            yield (f"{prefix}nonmonotonic-poll", severity, process, read.offset, position - 1)
                         skipped = sorted(o for o in self.existing(process, op.done) if position <= o < read.offset)
                         if skipped:
                             yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])

@@ -86,7 +86,9 @@ def _still_has(copies: pl.DataFrame, higher: int, lower: int) -> bool:
     if not len(copies):
         return False
     commits = copies.filter(kind="committed")
-    first, last = commits.filter(offset=higher)["at"].min(), commits.filter(offset=lower)["at"].max()
+    first, last = commits.select(
+        pl.col("at").filter(offset=higher).min(), last=pl.col("at").filter(offset=lower).max()
+    ).row(0)
     if first is None or last is None or first > last:
         return False
     return not len(copies.filter(pl.col("at").is_between(first, last), kind="removed"))

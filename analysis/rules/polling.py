@@ -266,12 +266,12 @@ def jumps(p: Partition) -> pl.DataFrame:
     ).sort("completed", "at", "index", nulls_last=True, maintain_order=True)
     jumped = _mismatches(sequence).filter(pl.col("row").is_in(reads["row"].gather(rows).implode()))
     value = p.reads["value"]
-    before = jumped["previous_row"]
+    previous = jumped["previous_row"]
     return jumped.with_columns(
         value=value.gather(jumped["row"]),
         invoked=p.reads["invoked"].gather(jumped["row"]),
-        previous_value=value.gather(before),
-        previous_completed=p.reads["completed"].gather(before),
+        previous_value=value.gather(previous),
+        previous_completed=p.reads["completed"].gather(previous),
     )
 
 
