@@ -61,8 +61,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     Not a breach: The offsets are those of markers, of aborted transactions, or of records that may have been compacted
     or deleted by then. Permitted: the consumer's group was rebalanced in between.
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
-    of the history could not be read: they may be those of a poll. The two
-    polls were open at once.
+    of the history could not be read: they may be those of a poll. The two polls were open at once.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
     Permitted in a history with subscriptions. Unknown if a line was left out.
     """
