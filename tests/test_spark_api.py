@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from event_lines import CONFIG, frame, lines
 from logjudge.analysis.engines.spark import ranges, whole_run
+from test_elle_examples import history_of
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "unclean-election"
@@ -54,6 +55,15 @@ def test_paths_give_the_findings_of_the_local_engine(
     assert rows.sparkSession._jsparkSession == user_session._jsparkSession
     assert pl.DataFrame(rows.toArrow()).equals(expected.findings)
     assert result.rules == expected.rules
+
+
+def test_small_runs_of_transactions_are_judged_and_reported_by_the_local_engine(
+    user_session: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "valid.edn"
+    file.write_text("\n".join(history_of("ax1", ">rx1")) + "\n")
+    saved = logjudge.spark.check(user_session, file).save(tmp_path / "out", plots=False)
+    assert json.loads((saved / "verdict.json").read_text())["input"]["engine"] == "local"
 
 
 def test_a_frame_is_judged_where_its_partitions_are(user_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

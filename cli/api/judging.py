@@ -158,13 +158,22 @@ def result_of(
     """The result of `judge` on that engine, called by `command`. Raises InputError if there is nothing to judge."""
     results = judge(request)
     results.refuse_unusable()
-    report = {**report_of(results, engine), "provenance": provenance_of(results.run, command)}
+    report = {**report_of(results, _judged_by(engine, results.run)), "provenance": provenance_of(results.run, command)}
 
     def judge_again(allow: tuple[str, ...]) -> Kind:
         wider = Request.of(**{**vars(request), "allow": (*request.allow, *allow)})
         return result_of(judge, engine, command, wider, kind)
 
     return kind(report, results, judge_again)
+
+
+def _judged_by(engine: str, run: Run) -> str:
+    """The engine that judged a run of a call with this engine."""
+    if engine == "local":
+        return engine
+    from .analysis.engines.spark import needs_no_spark
+
+    return "local" if needs_no_spark(run) else engine
 
 
 def _judge_locally(path: str, request: Request) -> Results:
