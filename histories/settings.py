@@ -121,9 +121,15 @@ class Settings:
 
     def limited_in_size(self, topic: str) -> bool:
         """Whether records of the topic may be deleted for the size of the log (retention.bytes)."""
+        return self.retention_bytes(topic) is not None
+
+    def retention_bytes(self, topic: str) -> int | None:
+        """The size at which records of the topic may be deleted; None: never, 0: the setting is not a number."""
         about = self.topic(topic)
-        deletes = "delete" in str(about.get("cleanup.policy", "delete"))
-        return deletes and str(about.get("retention.bytes", "-1")) != "-1"
+        setting = str(about.get("retention.bytes", "-1"))
+        if setting == "-1" or "delete" not in str(about.get("cleanup.policy", "delete")):
+            return None
+        return int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
 
     def to_json(self) -> str:
         """The settings as JSON."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 import polars as pl
@@ -151,9 +151,19 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
         before = [(time, end.end) for time, end in known if end.end > cut.end][-1:]
         for time, end in before:
             held_ms = None if started is None else started + time // MS
-            if (first := first_removed(timeline.replica_logs, cut.end, end, held_ms)) is not None:
+            later = _starts_after(timeline, cut.broker, time)
+            if (first := first_removed(timeline.replica_logs, cut.end, end, held_ms, later)) is not None:
                 cuts.setdefault((first, end), []).append(cut)
     return cuts
+
+
+def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
+    """The starts of the epochs after those that a broker led or followed until a time; empty if these are not known."""
+    own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time <= at]
+    own += [t.epoch for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time <= at]
+    last = max((epoch for epoch in own if epoch is not None), default=None)
+    terms = [] if last is None else [term for term in timeline.terms.values() if term.epoch > last]
+    return [term.start for term in terms if term.start is not None]
 
 
 def _led(timeline: Timeline, followed: LogEnd) -> bool:
@@ -164,12 +174,15 @@ def _led(timeline: Timeline, followed: LogEnd) -> bool:
     return bool(led) and not any(led[-1] < one < epoch for one in before)
 
 
-def first_removed(logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None) -> int | None:
+def first_removed(
+    logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None, later: Iterable[int] = ()
+) -> int | None:
     """The first offset of a truncated range at which the last logs have no record, or another one.
 
     None if there is none: then the follower fetched the same records again. Another record has a leader epoch that
     begins within the range; before format v2 it was created after the follower had held all truncated ones (`held_ms`,
-    ms since the epoch; None: not known). Without logs it is the first offset.
+    ms since the epoch; None: not known). What was deleted since began where the brokers report that later epochs did
+    (`later`). Without logs it is the first offset.
     """
     own = logs.batches.filter(logs.is_of_leader)
     last = own if len(own) else logs.batches.filter(snapshot=logs.last)
@@ -179,8 +192,11 @@ def first_removed(logs: ReplicaLogs, start: int, end: int, held_ms: int | None =
     starts = logs.epochs.filter(snapshot=logs.last).select("leader_epoch", base_offset="start_offset")
     begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
     begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
+    log_start = logs.extents.filter(snapshot=logs.last)["deleted_below"].min() or 0
+    kept = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
     log_end = last.select(pl.col("last_offset").max() + 1).item()
-    removed = [*begun["base_offset"], max(log_end, start), *_created_later(last, start, held_ms)]
+    deleted = [offset for offset in later if offset < log_start]
+    removed = [*kept, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
     return min((offset for offset in removed if start <= offset < end), default=None)
 
 

@@ -13,6 +13,7 @@ from .partition import Offsets, Partition, once
 from .retention_limits import age_limit, requested_below
 
 REMOVED = ("removed", "maybe_removed")
+MAX_OVERHEAD_BYTES = 100  # of a record without headers in a batch of its own, besides key and value
 _SEEN = ("first_read", "first_reader", "first_read_at", "last_read", "in_final")
 
 
@@ -52,8 +53,26 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     removed = (requested.is_between(last_seen, begun) | by_retention).fill_null(False)
     may_be_deleted = pl.lit(pl.Series(start.dated_since(offset))) < known
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
+    maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
     judged = sends.with_columns(removed=removed, maybe_removed=maybe_removed)
     return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
+
+
+def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether retention.bytes may have removed truncated records before the truncation did: so much was above them.
+
+    Never where server.log has the log starts. The size of a log is at most that of its records, uncompressed.
+    """
+    limit = p.settings.retention_bytes(p.topic)
+    if limit is None or (p.timeline is not None and p.timeline.log_starts):
+        return pl.repeat(False, len(sends), eager=True)
+    size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
+    is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
+    sizes = sends.select(pl.when(is_truncated).then(size).otherwise(0)).to_series().to_numpy()
+    order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
+    above = np.empty(len(sends), np.int64)
+    above[order] = np.cumsum(sizes[order]) - sizes[order]
+    return pl.Series(above >= limit)
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:

@@ -219,10 +219,10 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), truncated=truncated, maybe_returned=returned)
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
-    maybe_legal = pl.col("maybe_deleted") | pl.col("hidden") | pl.col("maybe_compacted")
+    maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
     is_below = (pl.col("offset") < max(start.certain, start.possible)).fill_null(False) & may_follow
-    not_in_logs = pl.col("not_in_logs") & ~is_below
+    not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
     lost = ((truncated & ~pl.col("removed") & ~returned) | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
     if final is None:
         # A producer that wrote it again gave it another offset. Final reads would show that.

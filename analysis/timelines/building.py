@@ -230,12 +230,15 @@ def _from_files(builder: Builder) -> None:
     logs = builder.replica_logs
     name = logs.name
     order = {snapshot: number for number, snapshot in enumerate(logs.snapshots)}
+    log_starts = {(row["snapshot"], row["broker"]): row["deleted_below"] for row in logs.extents.iter_rows(named=True)}
     # A follower of a compacted log begins an epoch at the first batch that it fetches, behind the start of the epoch.
     for row in sorted(
         logs.epochs.iter_rows(named=True), key=lambda r: (r["start_offset"], -order.get(r["snapshot"], 0), r["broker"])
     ):
         term = builder.term(row["leader_epoch"])
         start = row["start_offset"]
+        if 0 < start <= log_starts.get((row["snapshot"], row["broker"]), 0):
+            continue  # a deletion moved the entry of the first epoch that is left to the log start
         message = f"broker {row['broker']}'s leader-epoch-checkpoint {in_snapshot(row['snapshot'])} begins epoch "
         message += f"{term.epoch} at offset {start}"
         fact = fact_of(logs, message, "begins", row, epoch=term.epoch, broker=term.leader, offset=start)

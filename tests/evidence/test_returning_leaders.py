@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.writing_term import writing_term
@@ -16,6 +17,7 @@ from .timelines import (
     LOADED,
     NO_ISR_ALIVE,
     SECOND,
+    TWO_LEADS,
     epochs,
     fault,
     lost,
@@ -390,3 +392,13 @@ def test_an_isolated_leader_acknowledged_what_its_successor_lacks_two_epochs_lat
 
     assert cause() == "single-ack-failover"
     assert cause((20, REGISTERED)) == "unknown"  # it may have lost a record of its own
+
+
+@pytest.mark.parametrize("log_start", [0, 5])
+def test_an_epoch_that_retention_shortened_began_at_an_unknown_offset(log_start):
+    """Kafka moves the first entry of leader-epoch-checkpoint up to the log start."""
+    tables = {**logs("2: 5x@1"), "epochs": epochs(("2", 1, 5))}
+    tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"orders-0/{log_start:020d}.log"))
+    found = timeline(tables, meta=TWO_LEADS)
+    assert found.terms[1].start == (None if log_start else 5)
+    assert bool(found.terms[1].start_facts) == (log_start == 0)

@@ -162,6 +162,16 @@ def test_records_before_format_v2_are_gone_if_later_ones_have_their_offsets(
     assert first_removed(logs, 50, 80) is None
 
 
+@pytest.mark.parametrize(("later", "first"), [((), None), ((50,), 50), ((90,), None)])
+def test_the_start_of_a_log_that_retention_shortened_is_no_start_of_an_epoch(
+    later: tuple[int, ...], first: int | None
+) -> None:
+    """Retention deleted offsets 0 to 69 since. Only the brokers' lines have where a later epoch began."""
+    logs = logs_of((70, 99, 2))
+    logs = replace(logs, batches=logs.batches.with_columns(file=pl.lit(f"{70:020d}.log")))
+    assert first_removed(logs, 50, 80, later=later) == first
+
+
 def test_records_are_gone_from_where_an_epoch_began_before_compaction() -> None:
     begun = (("1", 0, 0), ("1", 1, 55))
     assert first_removed(logs_of((0, 49, 0), (75, 99, 1), begun=begun), 50, 80) == 55
