@@ -193,10 +193,10 @@ def first_removed(
     begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
     begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
     log_start = logs.extents.filter(snapshot=logs.last)["deleted_below"].min() or 0
-    kept = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
+    certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
     log_end = last.select(pl.col("last_offset").max() + 1).item()
     deleted = [offset for offset in later if offset < log_start]
-    removed = [*kept, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
+    removed = [*certain, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
     return min((offset for offset in removed if start <= offset < end), default=None)
 
 
