@@ -23,7 +23,7 @@ from logjudge.histories.settings import Settings
 from notation import parse
 
 from .replica_texts import logs as texts_of_logs
-from .timelines import START, timeline
+from .timelines import START, TWO_LEADS, epochs, timeline
 
 SENDS = " ".join(f"p:v{i}@{i}" for i in range(6))
 # c was assigned at 0 when retention had taken offsets 0 to 3; the final reads got nothing.
@@ -287,3 +287,13 @@ def test_timestamps_of_sends_count_until_the_topic_has_append_time(at, is_lost, 
     monkeypatch.setattr(unit, "timeline_of", lambda *given: replace(build(*given), settings=[changed]))
     rules, _ = stamped(tmp_path, lambda _: TWO_DAYS_AGO, ("send",), **{TYPE: "LogAppendTime"})
     assert (rules["poll-skip"] == "invalid") is is_lost
+
+
+@pytest.mark.parametrize("log_start", [0, 5])
+def test_an_epoch_that_retention_shortened_began_at_an_unknown_offset(log_start):
+    """Kafka moves the first entry of leader-epoch-checkpoint up to the log start."""
+    tables = {**texts_of_logs("2: 5x@1"), "epochs": epochs(("2", 1, 5))}
+    tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"orders-0/{log_start:020d}.log"))
+    found = timeline(tables, meta=TWO_LEADS)
+    assert found.terms[1].start == (None if log_start else 5)
+    assert bool(found.terms[1].start_facts) == (log_start == 0)

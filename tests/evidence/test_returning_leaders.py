@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.writing_term import writing_term
@@ -12,12 +11,13 @@ from logjudge.analysis.causes.writing_term import writing_term
 from .replica_texts import logs
 from .timelines import (
     AFTER,
+    BEGAN,
+    BEGINS,
     CUT,
     LEADS,
     LOADED,
     NO_ISR_ALIVE,
     SECOND,
-    TWO_LEADS,
     epochs,
     fault,
     lost,
@@ -294,11 +294,6 @@ SHRUNK = (
     " isr=[1], partitionEpoch=1, replicas=[1, 2], addingReplicas=[], removingReplicas=[], isNew=false,"
     " leaderRecoveryState=0) since it is already the leader with leader epoch 0. (state.change.logger)"
 )
-BEGINS = (
-    "INFO [Broker id=1] Leader orders-0 with topic id Some(x) starts at leader epoch %d from offset %d with partition"
-    " epoch %d, high watermark 0, ISR [%s], adding replicas [] and removing replicas [] . Previous leader Some(-1)"
-    " and previous leader epoch was -1. (state.change.logger)"
-)
 
 
 @pytest.mark.parametrize("has_metadata", [True, False])
@@ -322,10 +317,6 @@ def test_a_broker_that_was_alone_in_the_isr_when_it_died_was_the_last_replica(sh
     assert explain_loss(found, lost()).cause == cause
 
 
-REGISTERED = {"brokerId": 2, "logDirs": "a"}
-BEGAN = BEGINS.replace("id=1", "id=%d")
-
-
 @pytest.mark.parametrize(
     ("at", "version", "cause"),
     [(7, "4.1.1", "single-ack-failover"), (9, "4.1.1", "unknown"), (7, "1.1.1", "unknown")],
@@ -345,25 +336,6 @@ def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, vers
         assert explained.chain[-1].sentence == "broker 2 truncated orders-0 to offset 1"
 
 
-@pytest.mark.parametrize(
-    ("at_end", "changes", "cause"),
-    [
-        ("1: 0a 1x@1\n2: 0a 1x@1", [], "single-ack-failover"),  # another record of epoch 1
-        ("1: 0a\n2: 0a", [], "single-ack-failover"),  # the log of the leader ends there
-        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED)], "unknown"),  # the new leader may have lost a record of its own
-        ("1: 0a\n2: 0a", [(17, {"leader": 1})], "unknown"),
-    ],
-)
-def test_an_isolated_leader_acknowledged_what_its_successor_cannot_have(at_end, changes, cause):
-    """Without server.log. Broker 2 leads from 4 s; the record was acknowledged at 15 s, with acks=1."""
-    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), *changes)
-    tables = {**logs(at_end), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    explained = explain_loss(timeline(tables, None, meta), lost(acks="1", at=15))
-    assert explained.cause == cause, explained
-    if cause != "unknown":
-        assert explained.chain[0].broker == "1"
-
-
 @pytest.mark.parametrize(("first", "cause"), [(1, "last-replica-standing"), (3, "unknown")])
 def test_a_leader_that_restarts_in_its_epoch_loses_what_an_earlier_leader_wrote_as_well(first, cause):
     """A quick restart on Kafka 4.1: the controller has not yet fenced broker 2, which leads from a shorter log.
@@ -378,27 +350,3 @@ def test_a_leader_that_restarts_in_its_epoch_loses_what_an_earlier_leader_wrote_
     found = timeline(tables, None, meta, events, faults=faults)
     explained = explain_loss(found, lost(first=first, last=first, values=("b",)))
     assert explained.cause == cause, explained
-
-
-def test_an_isolated_leader_acknowledged_what_its_successor_lacks_two_epochs_later():
-    """Broker 2 leads from 4 s, and in a new epoch from 16 s, as a reassignment ends. Broker 1 has no log any more."""
-    changes = (1, REGISTERED), (4, {"leader": 2, "isr": [2]}), (16, {"leader": 2, "isr": [2, 3], "replicas": [2, 3]})
-    tables = {**logs("2: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
-    began = server_log("2", *((at, BEGAN % (2, epoch, 1, epoch, "2")) for at, epoch in ((4, 1), (16, 2))))
-
-    def cause(*more):
-        held = timeline(tables, {"replicas": ("2", "3")}, metadata(*changes, *more), [began])
-        return explain_loss(held, lost(acks="1", at=15)).cause
-
-    assert cause() == "single-ack-failover"
-    assert cause((20, REGISTERED)) == "unknown"  # it may have lost a record of its own
-
-
-@pytest.mark.parametrize("log_start", [0, 5])
-def test_an_epoch_that_retention_shortened_began_at_an_unknown_offset(log_start):
-    """Kafka moves the first entry of leader-epoch-checkpoint up to the log start."""
-    tables = {**logs("2: 5x@1"), "epochs": epochs(("2", 1, 5))}
-    tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"orders-0/{log_start:020d}.log"))
-    found = timeline(tables, meta=TWO_LEADS)
-    assert found.terms[1].start == (None if log_start else 5)
-    assert bool(found.terms[1].start_facts) == (log_start == 0)

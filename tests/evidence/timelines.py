@@ -78,6 +78,12 @@ NO_ISR_ALIVE = (
 )
 LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
 BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
+BEGINS = (
+    "INFO [Broker id=1] Leader orders-0 with topic id Some(x) starts at leader epoch %d from offset %d with partition"
+    " epoch %d, high watermark 0, ISR [%s], adding replicas [] and removing replicas [] . Previous leader Some(-1)"
+    " and previous leader epoch was -1. (state.change.logger)"
+)
+BEGAN = BEGINS.replace("id=1", "id=%d")
 CUT = "INFO Truncating log orders-0 to offset %d. (kafka.log.Log)"
 
 

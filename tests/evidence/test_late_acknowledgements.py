@@ -1,0 +1,44 @@
+"""What an isolated leader acknowledges after its replacement, as the logs of its successor show without server.log."""
+
+from __future__ import annotations
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .replica_texts import logs
+from .timelines import BEGAN, epochs, lost, metadata, server_log, timeline
+
+REGISTERED = {"brokerId": 2, "logDirs": "a"}
+
+
+@pytest.mark.parametrize(
+    ("at_end", "changes", "cause"),
+    [
+        ("1: 0a 1x@1\n2: 0a 1x@1", [], "single-ack-failover"),  # another record of epoch 1
+        ("1: 0a\n2: 0a", [], "single-ack-failover"),  # the log of the leader ends there
+        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED)], "unknown"),  # the new leader may have lost a record of its own
+        ("1: 0a\n2: 0a", [(17, {"leader": 1})], "unknown"),
+    ],
+)
+def test_an_isolated_leader_acknowledged_what_its_successor_cannot_have(at_end, changes, cause):
+    """Without server.log. Broker 2 leads from 4 s; the record was acknowledged at 15 s, with acks=1."""
+    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), *changes)
+    tables = {**logs(at_end), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    explained = explain_loss(timeline(tables, None, meta), lost(acks="1", at=15))
+    assert explained.cause == cause, explained
+    if cause != "unknown":
+        assert explained.chain[0].broker == "1"
+
+
+def test_an_isolated_leader_acknowledged_what_its_successor_lacks_two_epochs_later():
+    """Broker 2 leads from 4 s, and in a new epoch from 16 s, as a reassignment ends. Broker 1 has no log any more."""
+    changes = (1, REGISTERED), (4, {"leader": 2, "isr": [2]}), (16, {"leader": 2, "isr": [2, 3], "replicas": [2, 3]})
+    tables = {**logs("2: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    began = server_log("2", *((at, BEGAN % (2, epoch, 1, epoch, "2")) for at, epoch in ((4, 1), (16, 2))))
+
+    def cause(*more):
+        held = timeline(tables, {"replicas": ("2", "3")}, metadata(*changes, *more), [began])
+        return explain_loss(held, lost(acks="1", at=15)).cause
+
+    assert cause() == "single-ack-failover"
+    assert cause((20, REGISTERED)) == "unknown"  # it may have lost a record of its own
