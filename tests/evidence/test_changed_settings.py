@@ -144,3 +144,18 @@ def test_lines_on_other_topics_or_beside_the_metadata_log_change_nothing():
     on = (3, "unclean.leader.election.enable -> true")
     assert changes_of([logged("1", on, topic="orders-copies")]) == []
     assert changes_of([logged("1", on)], meta=metadata()) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "measure"),
+    [
+        ({"unclean.leader.election.enable": True}, UNCLEAN),
+        ({"unclean.leader.election.enable": False}, CLEAN),
+        # Without run.json the value is not known, and kafka-leader-election.sh elects so, too.
+        ({}, f"{UNCLEAN} (where it already is, {CLEAN})"),
+    ],
+)
+def test_the_measure_against_an_unclean_election_depends_on_its_setting(config, measure) -> None:
+    found = explained(SHRINKS, ELECTS_2, config=config)
+    assert found.cause == "unclean-election"
+    assert found.prevented_by[0].partition(" (unclean")[0] == measure
