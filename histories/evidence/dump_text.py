@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ..tables import Schema
 from .batch_loops import loops_for
 from .cluster_metadata import MetadataRecord, replay_records
 from .metadata_records import NAMES
@@ -25,6 +26,15 @@ from .tables import BATCHES, DAMAGE, RECORDS, Row, damage_row, unreadable_row
 PAIR = re.compile(r"(\w+): (-?\d+|\w+|\[.*?\])(?= |$)")
 FOLDER = re.compile(r"(?:^|[/\\])(?P<topic>[\w.\-]+)-(?P<partition>\d+)[/\\](?P<file>\d+)\.log\s*$")
 BEGINS = ("baseOffset: ", "| offset: ", "offset: ", "Dumping ", "Log starting offset", "Starting offset", "| ")
+
+
+def _limits(schema: Schema) -> dict[str, tuple[int, int]]:
+    """The least and the greatest number of each column of integers."""
+    sizes = {name: np.iinfo(str(dtype).lower()) for name, dtype in schema.items() if dtype.is_integer()}
+    return {name: (int(size.min), int(size.max)) for name, size in sizes.items()}
+
+
+BATCH_LIMITS, RECORD_LIMITS = _limits(BATCHES), _limits(RECORDS)
 
 
 @dataclass
@@ -137,6 +147,7 @@ def _line(state: _State, number: int, line: str) -> None:
     record = _record(pairs, batch, key if has_key else None, payload if has_payload else None)
     if record["value"] is not None and record["value"].startswith('{"type":"'):
         _metadata(state, record)
+    _fitting(record, RECORD_LIMITS)
     marker = re.search(r"endTxnMarker: (\w+)", line)
     if batch["control"]:
         record["control"] = {"COMMIT": "commit", "ABORT": "abort"}.get(marker[1] if marker else "", "other")
@@ -164,8 +175,16 @@ def _timestamp(pairs: dict[str, str]) -> int | None:
     return _known_number(pairs, "logappendtime") if created is None else created
 
 
+def _fitting(row: dict[str, Any], limits: dict[str, tuple[int, int]]) -> dict[str, Any]:
+    """The row. Raises OverflowError if a number does not fit its column."""
+    for name, (least, greatest) in limits.items():
+        if (value := row.get(name)) is not None and not least <= value <= greatest:
+            raise OverflowError(name)
+    return row
+
+
 def _batch(pairs: dict[str, str]) -> dict[str, Any]:
-    return {
+    row = {
         "base_offset": int(pairs["baseoffset"]),
         "last_offset": int(pairs["lastoffset"]),
         "leader_epoch": _known_number(pairs, "partitionleaderepoch"),
@@ -184,6 +203,7 @@ def _batch(pairs: dict[str, str]) -> dict[str, Any]:
         "byte": int(pairs.get("position", "0")),
         "size": int(pairs.get("size", "0")),
     }
+    return _fitting(row, BATCH_LIMITS)
 
 
 def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None) -> dict[str, Any]:

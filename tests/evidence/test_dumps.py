@@ -199,6 +199,13 @@ class TestKafkaOnSimulatedLogs:
 RECORD = "| offset: {} CreateTime: 5 keySize: -1 valueSize: 1 sequence: 0 headerKeys: [] payload: a\n"
 
 
+@pytest.mark.parametrize(("old", "new"), [("crc: 1 ", f"crc: {1 << 32} "), ("size: 90", f"size: {1 << 31}")])
+def test_a_number_that_fits_no_field_is_damage(old: str, new: str) -> None:
+    [dump] = parse_dump(f"{HEAD.replace(old, new)}\n")
+    assert not len(dump.batches)
+    assert dump.damage["line"].to_list() == [1]
+
+
 @pytest.mark.parametrize("head", ["", HEAD + "\n"])
 def test_records_without_their_batch_are_damage(head: str) -> None:
     """Of a text whose lines were filtered. The records of other batches are read."""
