@@ -20,6 +20,8 @@ from ..extremes import greatest, least
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import MS
 
+CONTROLLERS_LINES = ("partition-change", "partition-new")  # by which a controller of KRaft logs a leader epoch
+
 
 def clocks_by_records(
     clocks: Mapping[str, Clock], logs: ReplicaLogs, log_events: pl.DataFrame, sends: pl.DataFrame, started: int | None
@@ -48,9 +50,9 @@ def clocks_by_elections(
 ) -> Mapping[str, Clock]:
     """The clocks, corrected by the times at which brokers logged leader epochs soon after their elections.
 
-    A broker logs an epoch after the controller recorded its election, the first one mostly within a second. A broker
-    without such a line has the clock of the others, if these agree. Clocks that faults or records bound go first: the
-    elections of such a broker show how far the metadata log is ahead of the history.
+    A broker logs an epoch after the controller recorded its election, the first one mostly within a second, and the
+    controller at once. A node without such a line has the clock of the others, if these agree. Clocks that faults or
+    records bound go first: the elections of such a broker show how far the metadata log is ahead of the history.
     """
     ahead = _ahead_of_elections(log_events, metadata)
     bounded = {broker for broker, clock in clocks.items() if clock.low is not None or clock.by_records}
@@ -95,9 +97,10 @@ def _ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dic
     That is a time zone, or the difference that two elections show. One election alone may have been logged late.
     """
     known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
-    epoch = pl.col("fields").str.json_path_match("$.leader_epoch").cast(pl.Int32, strict=False)
-    is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
-    changes = log_events.filter(is_change, snapshot=FINAL).with_columns(leader_epoch=epoch)
+    fields = pl.col("fields").str
+    epoch = pl.coalesce(fields.json_path_match("$.leader_epoch"), fields.json_path_match("$.leaderEpoch"))
+    is_change = pl.col("kind").is_in(["leader", "follower", *CONTROLLERS_LINES]) & pl.col("time").is_not_null()
+    changes = log_events.filter(is_change, snapshot=FINAL).with_columns(leader_epoch=epoch.cast(pl.Int32, strict=False))
     late = changes.join(known, on="leader_epoch").group_by("broker", "leader_epoch", "elected")
     late_by = late.agg(late=(pl.col("time") - pl.col("elected")).min()).sort("late").group_by("broker")
     found = {}

@@ -7,9 +7,10 @@ since Kafka 4.0 no milliseconds (default-logging/KafkaCluster.properties). `%d{I
 `[%t] %p %c - %m` are common in log4j.
 
 Collectors also write lines in JSON, an object a line. docker's json-file driver wraps each line:
-`{"log": "[…] INFO …\\n", "stream": "stdout", "time": "…"}`. JSON layouts of log4j have fields for time, level, logger
-and message. Their names are those of JsonLayout, of JsonTemplateLayout with the templates EcsLayout and
-LogstashJsonEventLayoutV1, and of KIP-1338.
+`{"log": "[…] INFO …\\n", "stream": "stdout", "time": "…"}`; so do `journalctl -o json` and Loki's `logcli -o jsonl`, in
+other fields. `journalctl -o export` writes `MESSAGE=[…] INFO …` between lines with other fields. JSON layouts of log4j
+have fields for time, level, logger and message. Their names are those of JsonLayout, of JsonTemplateLayout with the
+templates EcsLayout and LogstashJsonEventLayoutV1, and of KIP-1338.
 
 The broker that wrote a log follows from its configuration or the ids in front of lines, at the head of the log. The
 log's folder does not decide: logs of several hosts may be in one folder, beside the log.dirs of one of them, and one
@@ -46,7 +47,8 @@ _LAYOUT = re.compile(
 )
 # In Strimzi's layout since Kafka 4.0 a line number is behind the logger; before, logger and thread are at the end.
 _LOGGER = re.compile(rf"(?:{_THREAD})?(?:(?P<named>[\w.$]+)(?::(?:\d+|\?))? - |(?P<dotted>[\w$]+(?:\.[\w$]+)+): )")
-# Names of fields in JSON.
+# Names of fields in JSON. The first ones have a line as the broker wrote it.
+_WRAPPED = ("log", "MESSAGE", "line")
 _TIMES = ("@timestamp", "timestamp", "timeMillis", "instant")
 _LEVELS = ("level", "log.level")
 _LOGGERS = ("logger_name", "log.logger", "loggerName", "logger")
@@ -77,7 +79,7 @@ def split_prefix(line: str) -> tuple[str, str]:
 
 def in_kafkas_layout(line: str) -> str:
     """A line without a prefix as Kafka's own configuration writes it: `[time] LEVEL message (logger)`."""
-    line = line.removeprefix("\ufeff")  # a byte order mark
+    line = line.removeprefix("\ufeff").removeprefix("MESSAGE=")  # a byte order mark; journald's export format
     if line.startswith("{"):
         line = from_json(line)
     found = None if STAMP.match(line) else _LAYOUT.match(line)
@@ -147,8 +149,9 @@ def from_json(line: str) -> str:
     with suppress(ValueError, RecursionError, OverflowError):
         fields = json.loads(line)
         if isinstance(fields, dict):
-            if isinstance(fields.get("log"), str):
-                return str(fields["log"].rstrip("\n"))
+            wrapped = None if "message" in fields else _first_field(fields, _WRAPPED)
+            if isinstance(wrapped, str):
+                return wrapped.rstrip("\n")
             time = _time_of(_first_field(fields, _TIMES))
             if time is not None and isinstance(fields.get("message"), str):
                 level, logger = _first_field(fields, _LEVELS), _first_field(fields, _LOGGERS)

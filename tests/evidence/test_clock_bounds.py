@@ -15,6 +15,8 @@ import pytest
 from logjudge import check
 from logjudge.analysis.partitions.clock_bounds import clocks_by_elections
 from logjudge.histories.evidence.clock import Clock
+from logjudge.histories.evidence.server_log import parse_log
+from logjudge.histories.evidence.tables import located
 
 STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]", re.MULTILINE)
 CLOCKS = "brokers' clocks fit the history"
@@ -135,6 +137,23 @@ def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone(
     # As late as an earlier election, or both logged at once after a pause.
     assert ahead(("1", 0, 1_400_000), ("1", 1, 2_400_100)) == {"1": 400_000, "100": 400_000}
     assert ahead(("1", 0, 2_400_000), ("1", 1, 2_400_100)) == {"1": 0, "100": 0}
+
+
+def test_a_controller_that_logs_an_election_shows_its_own_time_zone() -> None:
+    """Kafka 4.1: broker 1 and the controller 100 in a time zone, broker 2 in another one."""
+    hour = 3_600_000
+    line = (
+        "[2026-11-28 17:39:12,671] INFO [QuorumController id=100] UNCLEAN partition change for orders-0 with topic ID"
+        " 0H3wEy1vQ1uWzQ5mNn2bIA: isr: [] -> [3], leader: -1 -> 3, leaderEpoch: 1 -> 2, leaderRecoveryState:"
+        " RECOVERED -> RECOVERING, partitionEpoch: 3 -> 4 (org.apache.kafka.controller.ReplicationControlManager)"
+    )
+    controllers = located(parse_log(line), "", "100", "controller.log")
+    elected = 1795916352671
+    brokers = _events(("1", 2, elected - 8 * hour + 200), ("2", 2, elected + 5 * hour + 300))
+    lines = pl.concat([brokers, controllers.select(brokers.columns)])
+    metadata = pl.DataFrame({"leader_epoch": [2], "time": [elected]})
+    found = clocks_by_elections({name: Clock(name) for name in ("1", "2", "100")}, lines, metadata)
+    assert [clock.offset for clock in found.values()] == [-8 * hour, 5 * hour, -8 * hour]
 
 
 # A run of Kafka 4.2 whose three brokers had the wrong time: 3 hours ahead, 40 minutes and 2 days behind. Broker 1 was

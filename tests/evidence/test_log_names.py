@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from logjudge import check
 from logjudge.histories.evidence.layout import find_parts
-from logjudge.histories.evidence.log_prefixes import from_json
+from logjudge.histories.evidence.log_prefixes import from_json, in_kafkas_layout
 from logjudge.histories.recording.broker_logs import find_logs
 
 from .test_collect_recipes import assert_same_judgement
@@ -106,8 +106,17 @@ def test_a_line_of_a_layout_is_the_line_of_kafka(layout: str) -> None:
     assert from_json(json.dumps(LAYOUTS[layout](WHEN, "INFO", MESSAGE, LOGGER))) == PLAIN
 
 
-def test_a_line_of_docker_is_the_line_in_it() -> None:
-    assert from_json(json.dumps({"log": f"{PLAIN}\n", "stream": "stdout", "time": "2026-11-20T10:00:00Z"})) == PLAIN
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        json.dumps({"log": f"{PLAIN}\n", "stream": "stdout", "time": "2026-11-20T10:00:00Z"}),  # docker
+        json.dumps({"__REALTIME_TIMESTAMP": "1795918384000000", "_HOSTNAME": "host1", "MESSAGE": PLAIN}),  # journald
+        f"MESSAGE={PLAIN}",
+        json.dumps({"labels": {"pod": "kafka-1"}, "line": PLAIN, "timestamp": "2026-11-20T10:00:00+00:00"}),  # Loki
+    ],
+)
+def test_a_line_of_a_collector_is_the_line_in_it(wrapped: str) -> None:
+    assert in_kafkas_layout(wrapped) == PLAIN
 
 
 @pytest.mark.parametrize(
