@@ -201,12 +201,12 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     goes_on = following is not None and term.leader == change.old_leader == following.leader
     if following is not None and goes_on and not following.has_conflict and (following.start or 0) > lost.first:
         return True
-    if lost.first_acked is None:
-        return False
     ends = [time for time in (term.ended, following.time if following else None) if time is not None]
     until = min(ends, default=term.time)
     if ends and until - term.time < MS:
         return True
+    if lost.first_acked is None:
+        return False
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost.first_acked, lost.last)
     starts, since = [time for time, _ in timeline.starts_of(term.leader)], lost.first_acked

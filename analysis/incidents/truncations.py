@@ -7,6 +7,7 @@ from operator import itemgetter
 
 import polars as pl
 
+from ...histories.tables import MAX_INT64
 from ..causes import explain_loss
 from ..causes.cases import Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
@@ -89,7 +90,10 @@ def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEn
     own |= {
         end.fact.epoch for time, end in ends if end.kind == "followed" and time < loaded and end.fact.epoch is not None
     }
-    begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None]
+    # It had them all when it began to follow these.
+    later = [end.fact.epoch for time, end in ends if end.kind == "followed" and time <= until and end.end > last]
+    before = min((epoch for epoch in later if epoch is not None), default=MAX_INT64)
+    begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None and term.epoch < before]
     wrote = [term for start, term in begun if start < first or (start <= last and term.epoch in own)]
     if wrote:
         return wrote[-1].time if (wrote[-1].time or 0) <= until else None
@@ -158,9 +162,9 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
 
 
 def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
-    """The starts of the epochs after those that a broker led or followed until a time; empty if these are not known."""
-    own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time <= at]
-    own += [t.epoch for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time <= at]
+    """The starts of the epochs after those that a broker led or followed before a time; empty if none is known."""
+    own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time < at]
+    own += [t.epoch for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time < at]
     last = max((epoch for epoch in own if epoch is not None), default=None)
     terms = [] if last is None else [term for term in timeline.terms.values() if term.epoch > last]
     return [term.start for term in terms if term.start is not None]
@@ -195,7 +199,8 @@ def first_removed(
     log_start = logs.extents.filter(snapshot=logs.last)["deleted_below"].min() or 0
     certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
     log_end = last.select(pl.col("last_offset").max() + 1).item()
-    deleted = [offset for offset in later if offset < log_start]
+    # A leader whose first epochs were deleted lets followers truncate above the start of a later epoch.
+    deleted = [max(offset, start) for offset in later if max(offset, start) < log_start]
     removed = [*certain, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
     return min((offset for offset in removed if start <= offset < end), default=None)
 

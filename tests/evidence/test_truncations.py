@@ -162,7 +162,7 @@ def test_records_before_format_v2_are_gone_if_later_ones_have_their_offsets(
     assert first_removed(logs, 50, 80) is None
 
 
-@pytest.mark.parametrize(("later", "first"), [((), None), ((50,), 50), ((90,), None)])
+@pytest.mark.parametrize(("later", "first"), [((), None), ((50,), 50), ((20,), 50), ((90,), None)])
 def test_the_start_of_a_log_that_retention_shortened_is_no_start_of_an_epoch(
     later: tuple[int, ...], first: int | None
 ) -> None:
@@ -309,3 +309,25 @@ def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_fo
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
     assert [one.event for one in explain_truncations(p)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
+
+
+def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began_with() -> None:
+    """Kafka 3.9: two brokers of the ISR are dead, and the one that was fenced first left the other to lead for no time.
+
+    Broker 3 leads epoch 2 from offset 3. Its log starts at 7 when broker 1 returns, so it lets it truncate to 7 only.
+    """
+    began = "INFO [Broker id=3] Leader orders-0 with topic id Some(x) starts at leader epoch 2 from offset 3 with partition epoch 3, high watermark 3, ISR [3], adding replicas [] and removing replicas [] . Previous leader Some(1) and previous leader epoch was 1. (state.change.logger)"
+    follows = FOLLOWS.replace("leader epoch 1 from offset 1 ", "leader epoch 2 from offset 20 ")
+    unclean = {"leader": 3, "isr": [3], "leaderRecoveryState": 1}
+    meta = metadata((1, {"isr": [1, 2], "replicas": [1, 2, 3]}), (8, {"leader": 2, "isr": [2]}), (8, unclean))
+    tables = {**logs("1: 30x@2\n2: 30x@2\n3: 30x@2"), "epochs": epochs(("3", 2, 30))}
+    tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"orders-0/{30:020d}.log"))
+    led = LEADS.replace("leader epoch 1 from offset 1 ", "leader epoch 0 from offset 0 ")
+    returned = (12, LOADED % 20), (13, follows), (14, CUT % 7)
+    events = [server_log("1", (1, led), *returned), server_log("3", (9, began))]
+    found = timeline(tables, {"replicas": ("1", "2", "3")}, meta, events, leader="3")
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    [explained] = explain_truncations(p)
+    assert explained.cause == "unclean-election"
+    assert explained.event == "broker 1 truncated offsets 7 to 19 of orders-0"
