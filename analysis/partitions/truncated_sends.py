@@ -7,6 +7,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..extremes import first_above, greatest_from, least_from
+from ..timelines.facts import SECOND
 from .adjacent_runs import with_rewrites
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
@@ -38,11 +39,16 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     """Adds whether a deletion removed a truncated record first, surely (`removed`) or perhaps (`maybe_removed`).
 
     `removed`: a leader is known to have started above its offset, for the first time, after its acknowledgement and all
-    of its reads, and before any other record was sent to the offset or an end below it was requested. A request was
+    of its reads (by a broker's line: after its send, and up to a second before the client had the acknowledgement), and
+    before any other record was sent to the offset or an end below it was requested. A request was
     recorded, or the record was older than retention.ms. So nothing shows that a truncation came before the deletion.
     """
     start, offset = p.log_start, sends["offset"].fill_null(MAX_INT64).to_numpy()
-    last_seen = pl.max_horizontal("completed", "last_read")
+    acknowledged = pl.col("completed")
+    if p.timeline is not None and p.timeline.log_starts:
+        # The broker's line may come before the client has the acknowledgement, or by a clock that is behind.
+        acknowledged = pl.max_horizontal("invoked", acknowledged - SECOND)
+    last_seen = pl.max_horizontal(acknowledged, "last_read")
     # No sign of the truncation began before `begun`, and one was known at `known`.
     begun = pl.min_horizontal("other_begun", "later_end_begun")
     known = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)

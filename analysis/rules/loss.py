@@ -60,8 +60,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Not a breach: One of these explains it:
     - Retention, delete-records, or compaction by key removed the record. Compaction removes no tombstone while an
       earlier record of its key is there.
-    - A deletion removed it before a truncation: the log start is known to have passed the offset after the
-      acknowledgement and the last read, and before the other record was sent or the lower end was requested.
+    - A deletion removed it before a truncation: the log start is known to have passed the offset after the last read
+      and the acknowledgement (by a broker's line: after the send), and before another send or the lower end.
     - acks=0 acknowledges nothing.
     - Without final reads: the leader's log at the end holds the value, at whatever offset.
     - One consumer that passes over a value is a poll-skip.

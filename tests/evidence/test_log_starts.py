@@ -172,6 +172,17 @@ def test_a_leaders_line_dates_a_deletion_before_other_records_took_the_offsets(t
     assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
 
 
+@pytest.mark.parametrize(("at", "lost"), [(7, 2), (5, 3)])
+def test_a_leaders_line_may_come_before_the_acknowledgement(tmp_path, at, lost):
+    """The fourth write was sent at 7 ms and acknowledged at 8 ms: kafka-delete-records up to the high watermark."""
+    writes = f"{SENDS} {'nemesis:kill ' * 20}{SENDS.replace('p:v', 'q:w')}"
+    history = f"{{x.retention.ms=86400000}} {writes} final:assign=0 final:<w0@0,w1@1,w2@2,w3@3,w4@4,w5@5"
+    line = MOVED.format(4, "client delete records request").replace(",017]", f",{at:03d}]")
+    _, found = judged(bundle(tmp_path, history, logs=[("1", LEADS.format(1) + line)]))
+    values = found.filter(pl.col("rule") == "lost-write")["values"].explode().to_list()
+    assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
+
+
 @pytest.mark.parametrize("starts", [(), (0,)], ids=["no log", "the log of the end"])
 def test_a_consumer_passes_nothing_that_was_deleted_before_other_records_took_the_offsets(tmp_path, starts):
     """The collected log begins at 0 again, so only the line shows the deletion of the first four writes."""
