@@ -37,6 +37,6 @@ def explain_ending(part: TransactionPart) -> Attempt:
         part.records_fact(""),
         part.marker_fact(ending, f", which no coordinator had decided, and which ended {part.them}"),
         *part.decision_facts(),
-        part.marker_fact(own, ", behind the other one"),
+        part.marker_fact(own, ", after the other one"),
     ]
     return Attempt(True, steps, PREVENTED_BY)
