@@ -7,11 +7,11 @@ stopped broker, are on the disk.
 
 Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
-(everything below it was flushed); a fault in the history that replaced its log, or cut it after a shutdown, and no
-power failure; a fault in the history that shut it down in order, or a line of its next start which shows that it had
-been (all logs were flushed); a line that it found no log and created one, if its process had been killed or shut down,
-or the log was a minute old; or a registration with none of the log.dirs that it had before (the directory.id of each,
-since Kafka 3.7).
+(everything below it was flushed); a copy of its log that another broker loaded, which had been down while they were
+written; a fault in the history that replaced its log, or cut it after a shutdown, and no power failure; a fault in the
+history that shut it down in order, or a line of its next start which shows that it had been (all logs were flushed); a
+line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
+a registration with none of the log.dirs that it had before (the directory.id of each, since Kafka 3.7).
 Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
 cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
 may stand for a tail that had not been flushed.
@@ -24,7 +24,7 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import SECOND, Fact, chain, fact_of
+from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
 from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -61,6 +61,7 @@ REMEDY = (
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
 CUT = "fault-truncate"
+IN_FLIGHT_NS = 5 * SECOND
 FOLDER_FLUSH_NS = 60 * SECOND  # file systems write a new folder within half of that
 PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
 PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stopped, without cutting it"]
@@ -137,6 +138,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if not in_sync or _is_cut(timeline, broker, lost, followed, time):
             continue
         known = _recovery_point_facts(timeline, short, lost)
+        known = known or _copy_facts(timeline, broker, lost)
         if known := known or _replacement_facts(timeline, broker, lost, short, since, time):
             return [*in_sync, *known, short.fact]
     return []
@@ -215,6 +217,34 @@ def _replacement_facts(
     new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)]
     in_order = _clean_start_facts(timeline, broker, since, until) or _shutdown_facts(timeline, broker, since, until)
     return faults or in_order or new_disks[:1] or _empty_disk_facts(timeline, lost, short)
+
+
+def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+    """The facts that another broker loaded a log with the records, though it had been down while they were written.
+
+    That log is a copy of this broker's, whose disk thus had them, if it is longer than all others. Empty without proof.
+    The other broker had followed in sync, so that it had no later records of its own.
+    """
+    first, last = lost.first_acked, lost.last_acked
+    if first is None or last is None:
+        return []
+    loads = {other: timeline.dated_ends(other, "loaded") for other in sorted(timeline.members - {broker})}
+    later = {other: next((end for time, end in ends if time > last), None) for other, ends in loads.items()}
+    longest = max((end.end for end in later.values() if end is not None), default=0)
+    copies = [(other, end) for other, end in later.items() if end is not None and end.end == longest > lost.last]
+    if len(copies) != 1 or None in later.values():
+        return []
+    [(other, copy)] = copies
+    if not is_dead(timeline, other, first, last, without_fences=True):
+        return []
+    ended = [event.time or 0 for event in timeline.died(other) if is_end_of_process(event.fact)]
+    died = max(time for time in ended if time <= first)
+    led = [term.leader for term in timeline.terms.values() if term.time is not None and term.time <= died]
+    left = [time for time, isr, _ in timeline.isr_between(died, last) if other not in isr]
+    # What it may have fetched was acknowledged when it left the ISR.
+    lacked = bool(left) and last > left[0] + IN_FLIGHT_NS
+    had_followed = bool(led) and led[-1] != other and other in isr_at(timeline, died - 1)
+    return [*death_facts(timeline, other, first)[:1], copy.fact] if lacked and had_followed else []
 
 
 def _is_of_start(timeline: Timeline, registered: Fact, short: LogEnd, since: int) -> bool:

@@ -244,3 +244,23 @@ def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, tmp_p
     assert ("cut off on broker 3, from offset 2 on" in chain) == is_cut_recorded
     assert "begins epoch 2 at offset 2" in chain
     assert "a second replica (replication.factor)" in found[0].prevented_by
+
+
+@pytest.mark.parametrize(
+    ("end", "died", "cause"),
+    [
+        (3, 2, "log-rolled-back"),
+        (2, 2, "last-replica-standing"),  # it does not have the record
+        (3, 9, "last-replica-standing"),  # it may have fetched the record
+    ],
+)
+def test_a_log_that_a_dead_broker_cannot_have_written_is_a_copy(end, died, cause):
+    """The disks of brokers 1 and 2 were swapped while both were down (Kafka 4.1)."""
+    meta = metadata((died + 1, {"isr": [1]}), (13, {"leader": -1}), (15, {"leader": 1}))
+    faults = [fault("kill", "2", died), fault("kill", "1", 11), fault("restart", "1", 12), fault("restart", "2", 20)]
+    events = [server_log("1", (12, LOADED % 1)), server_log("2", (21, LOADED % end), (22, CUT % 1))]
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    held = timeline(tables, {"replicas": ("1", "2")}, meta, events, leader="1", faults=faults)
+    explained = explain_loss(held, lost(first=2, last=2, at=10))
+    assert explained.cause == cause, explained
+    assert ("broker 2 loaded orders-0 with log end 3" in str(explained.chain)) == (cause == "log-rolled-back")
