@@ -67,7 +67,8 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
 def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """Whether retention.bytes may have removed truncated records before the truncation did: so much was above them.
 
-    Never where server.log has the log starts. The size of a log is at most that of its records, uncompressed.
+    Never where server.log has the log starts, or where a log of the leader that wrote a record still has it. The size
+    of a log is at most that of its records, uncompressed.
     """
     limit = p.settings.retention_bytes(p.topic)
     if limit is None or (p.timeline is not None and p.timeline.log_starts):
@@ -78,7 +79,18 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
     above = np.empty(len(sends), np.int64)
     above[order] = np.cumsum(sizes[order]) - sizes[order]
-    return pl.Series(above >= limit)
+    return pl.Series(above >= limit) & ~_are_held_by_writers(p, sends)
+
+
+def _are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether a log, in a snapshot or at the end, of the leader that wrote a record has it."""
+    if p.timeline is None:
+        return pl.repeat(False, len(sends), eager=True)
+    leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
+    writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
+    held = p.timeline.replica_logs.records.filter(pl.col("broker") == writer).select("offset", "value").unique()
+    found = sends.join(held.with_columns(held=True), on=["offset", "value"], how="left", maintain_order="left")
+    return found["held"].fill_null(False)
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:

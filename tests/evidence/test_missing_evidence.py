@@ -198,6 +198,19 @@ def test_acknowledgements_alone_show_the_loss_and_no_other_breach(unpacked: Unpa
     assert [one["cause"] for one in result.incidents] == ["unclean-election"]
 
 
+@pytest.mark.parametrize(("left_out", "lost"), [([], 597), (["snapshots", "dump"], 10)])
+def test_a_log_of_the_leader_that_wrote_records_shows_that_retention_had_not_removed_them(
+    left_out: list[str], lost: int, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """retention.bytes may have removed all but the last lost records, if no copy is from before the truncation."""
+    root = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _remove(root, *left_out)
+    about = json.loads((root / "run.json").read_text())
+    about["topics"]["orders"]["retention.bytes"] = 1000
+    (root / "run.json").write_text(json.dumps(about))
+    assert judged(root).rules["lost-write"]["count"] == lost
+
+
 @pytest.mark.parametrize("topic", ["__cluster_metadata", "orders"])
 def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpack, tmp_path: Path, topic: str) -> None:
     root = tmp_path / "run"
