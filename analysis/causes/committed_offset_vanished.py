@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..extremes import greatest
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..extremes import greatest, least
 from ..timelines.facts import SECOND, Fact, ordered
 from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, Regression, needs
 from .commits_lost import PREVENTED_BY as AGAINST_LOST_COMMITS
@@ -86,12 +87,9 @@ def _still_has(copies: pl.DataFrame, higher: int, lower: int) -> bool:
     if not len(copies):
         return False
     commits = copies.filter(kind="committed")
-    first, last = commits.select(
-        pl.col("at").filter(offset=higher).min(), last=pl.col("at").filter(offset=lower).max()
-    ).row(0)
-    if first is None or last is None or first > last:
-        return False
-    return not len(copies.filter(pl.col("at").is_between(first, last), kind="removed"))
+    first = least(commits.filter(offset=higher)["at"], MAX_INT64)
+    last = greatest(commits.filter(offset=lower)["at"], MIN_INT64)
+    return first <= last and not len(copies.filter(pl.col("at").is_between(first, last), kind="removed"))
 
 
 def _vanished(about: Missed | Regression, commit: Event, assigned: Event) -> tuple[list[Fact], list[str]]:

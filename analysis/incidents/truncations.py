@@ -12,6 +12,7 @@ from ..causes import explain_loss
 from ..causes.cases import Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
+from ..extremes import least
 from ..partitions.evidence import started_ms
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
@@ -196,7 +197,7 @@ def first_removed(
     starts = logs.epochs.filter(snapshot=logs.last).select("leader_epoch", base_offset="start_offset")
     begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
     begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
-    log_start = logs.extents.filter(snapshot=logs.last)["deleted_below"].min() or 0
+    log_start = least(logs.extents.filter(snapshot=logs.last)["deleted_below"], 0)
     certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
     log_end = last.select(pl.col("last_offset").max() + 1).item()
     # A leader whose first epochs were deleted lets followers truncate above the start of a later epoch.
