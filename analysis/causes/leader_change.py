@@ -88,9 +88,10 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     led_on = old is not None and then is None and now is not None and led_until(timeline, old, now)
     if old is not None and (now == old.epoch or resumed or led_on or (then is None and now is None)):
         lacked = ((now == old.epoch or led_on) and not resumed) or bool(_final_end_facts(timeline, old, lost))
-        stale = late_term(timeline, lost, old, lacked=lacked)
+        replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
+        stale = late_term(timeline, lost, replacing, lacked=lacked)
         if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
-            return LeaderChange(stale or old, old, missing)
+            return LeaderChange(stale or old, replacing, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and lost_by_restart(timeline, new, lost):
