@@ -194,6 +194,7 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
     """The fact that a broker truncated the records while it followed the leader of a term; empty without proof.
 
     By leader epochs a follower only truncates what its leader's log lacks (KIP-101, KIP-279), wherever that log ended.
+    A leader that started again in between may have lost the records then.
     """
     release, batches = timeline.release(), timeline.replica_logs.batches
     if release is None or release < (2, 0) or (batches["magic"] < 2).any():
@@ -203,7 +204,8 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
     later = [t.time for t in timeline.terms.values() if t.epoch > term.epoch and t.leader not in (None, term.leader)]
     if any(time is None for time in later):
         return []
-    until = min((time for time in later if time is not None), default=MAX_INT64)
+    restarted = [time for time, _ in timeline.starts_of(term.leader) if time > term.time]
+    until = min((*(time for time in later if time is not None), *restarted), default=MAX_INT64)
     cuts = truncations(timeline, broker, None, lost.first)
     since = max(term.time, lost.last_acked)
     return [cut.fact for cut in cuts if cut.time is not None and since <= cut.time < until][:1]
