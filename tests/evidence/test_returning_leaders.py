@@ -318,10 +318,15 @@ def test_a_broker_that_was_alone_in_the_isr_when_it_died_was_the_last_replica(sh
 
 
 @pytest.mark.parametrize(
-    ("at", "version", "cause"),
-    [(7, "4.1.1", "single-ack-failover"), (9, "4.1.1", "unknown"), (7, "1.1.1", "unknown")],
+    ("at", "version", "faults", "cause"),
+    [
+        (7, "4.1.1", (), "single-ack-failover"),
+        (9, "4.1.1", (), "unknown"),
+        (7, "1.1.1", (), "unknown"),
+        (7, "4.1.1", (fault("kill", "1", 6), fault("restart", "1", 7)), "unknown"),  # it may have lost its own tail
+    ],
 )
-def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, version, cause):
+def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, version, faults, cause):
     """Preferred elections, as a storm of them leaves on Kafka 4.1.
 
     Broker 2 acknowledges a record at 5 s. Broker 1 leads from 6 s, with another record at this offset, which a third
@@ -330,7 +335,7 @@ def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, vers
     meta = metadata((4, {"leader": 2}), (6, {"leader": 1}), (8, {"leader": 2}))
     events = [server_log("1", (6, BEGAN % (1, 2, 2, 2, "1,2")), (9, CUT % 1)), server_log("2", (at, CUT % 1))]
     tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("2", 0, 0), ("2", 1, 1), ("2", 3, 1))}
-    explained = explain_loss(timeline(tables, None, meta, events, version=version), lost(acks="1"))
+    explained = explain_loss(timeline(tables, None, meta, events, version=version, faults=faults), lost(acks="1"))
     assert explained.cause == cause, explained
     if cause != "unknown":
         assert explained.chain[-1].sentence == "broker 2 truncated orders-0 to offset 1"
