@@ -14,6 +14,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
+from notation import undrawn
 
 ROOT = Path(__file__).parents[1]
 LOSSY = ROOT / "examples" / "unclean-election"
@@ -44,9 +45,10 @@ def invoke(*arguments: object, stdin: bytes | None = None) -> Result:
     return result
 
 
-def verdict_of_run(path: Path) -> dict[str, Any]:
-    """The verdict of the local engine on a run."""
-    return verdict_of(judge_run(open_run(path)))
+def verdict_of_run(path: Path, *rules: str) -> dict[str, Any]:
+    """The verdict of the local engine on a run; `rules`: those to judge, all by default. Nothing is drawn."""
+    with undrawn():
+        return verdict_of(judge_run(open_run(path).with_settings(rules=rules)))
 
 
 def check(*arguments: object) -> Result:

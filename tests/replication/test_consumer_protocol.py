@@ -233,8 +233,8 @@ def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) ->
 def judged_rules(seed: int, variant: str, folder: Path, setting: str) -> tuple[set[str], set[str]]:
     """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
     written = write_bundle(space(variant, setting).scenario(seed), folder)
-    report = verdict_of_run(written.folder)
-    broken = {rule for rule in ("ownership", "commit-fenced") if report["rules"][rule]["verdict"] == "invalid"}
+    judged = verdict_of_run(written.folder, "ownership", "commit-fenced")["rules"]
+    broken = {rule for rule, result in judged.items() if result["verdict"] == "invalid"}
     return set(breaches(written.cluster, SETTINGS[setting].invariants)), broken
 
 
