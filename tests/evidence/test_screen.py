@@ -35,7 +35,7 @@ def reports(unpacked: Callable[[str], Path]) -> dict[str, Report]:
 
 
 def huge(report: Report, text: str) -> Report:
-    """200 partitions lost, all rules broken, no assumption held; `text` is in every sentence."""
+    """40 partitions lost, all rules broken, no assumption held; `text` is in every sentence."""
     finding, incident = report["findings"][0], report["incidents"][0]
     lost = {**incident["lost"][0], "topic": text}
     broken = {
@@ -51,8 +51,8 @@ def huge(report: Report, text: str) -> Report:
         "headline": text,
         "input": {**report["input"], "name": text, "system": {"name": text, "version": text}},
         "rules": dict.fromkeys([*report["rules"], *(f"rule-number-{n}" for n in range(9))], broken),
-        "findings": [{**finding, "sentence": f"{text} is gone", "topic": text}] * 200,
-        "incidents": [{**incident, "cause": "unknown", "headline": text, "missing": [text] * 9, "lost": [lost]}] * 200,
+        "findings": [{**finding, "sentence": f"{text} is gone", "topic": text}] * 40,
+        "incidents": [{**incident, "cause": "unknown", "headline": text, "missing": [text] * 9, "lost": [lost]}] * 40,
         "assumptions": [{**item, "holds": None, "says": text} for item in report["assumptions"]],
     }
 
