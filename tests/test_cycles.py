@@ -64,7 +64,7 @@ def frame(operations: list[twin_cycles.Operation], edges: list[twin_cycles.Edge]
     return pl.DataFrame(rows, schema=DEPENDENCIES)
 
 
-@examples(300, 2000)
+@examples(150, 2000)
 @given(st.randoms(use_true_random=False))
 def test_the_same_cycles_as_a_naive_search(random: Random) -> None:
     operations, edges = graph(random)
@@ -111,6 +111,8 @@ def test_windows_contain_every_cycle(random: Random) -> None:
     dependencies = frame(operations, edges)
     everything = dependencies.with_columns(window=pl.lit(0, pl.Int64))
     inside = windows.dependencies_within(dependencies, windows.windows_of(dependencies))
+    if inside.equals(everything):
+        return  # half of the examples
     for as_elle in (False, True):
         within, whole = (cycles_of(rows, 100, as_elle) for rows in (inside, everything))
         # Processes only connect operations of the same window.
@@ -161,7 +163,7 @@ def naive_dependencies(events: list[dict[str, Any]]) -> tuple[list[twin_cycles.O
 
 
 def test_the_same_cycles_as_naive_rules(tmp_path: Path) -> None:
-    selection = Selection(4)
+    selection = Selection(2)
     for seed in range(5000 if IS_CAMPAIGN else 1000):
         text = transactions(Random(seed))
         operations, edges = naive_dependencies(parse(text).events)
@@ -188,14 +190,14 @@ def test_few_windows_cover_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def elle_cases() -> Iterator[Any]:
-    """Each case without and with --ww-deps. Those with the errors of four others wait for a campaign."""
+    """Each case without and with --ww-deps. Those with the errors of two others wait for a campaign."""
     seen: Counter[tuple[str, ...]] = Counter()
     for ww_deps, errors in ((False, "errors"), (True, "errors_ww")):
         for case in CASES:
             kind = (errors, *sorted(case[errors]))
             seen[kind] += 1
             name = case["name"] + ("-ww" if ww_deps else "")
-            yield pytest.param(case, ww_deps, id=name, marks=() if seen[kind] <= 4 else pytest.mark.campaign)
+            yield pytest.param(case, ww_deps, id=name, marks=() if seen[kind] <= 2 else pytest.mark.campaign)
 
 
 @pytest.mark.parametrize(("case", "ww_deps"), [*elle_cases()])
