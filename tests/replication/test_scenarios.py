@@ -33,7 +33,6 @@ from logjudge.models.replication.config import SECOND
 from logjudge.models.replication.events import ClusterEvent
 from logjudge.models.replication.faults.kinds import FAULTS
 from logjudge.models.replication.options import OPTIONS
-from logjudge.plots import PLOTS
 
 DOCS = Path(__file__).parents[2] / "docs" / "scenarios"
 
@@ -251,19 +250,6 @@ def test_the_summary_counts_what_consumers_handled_again(
     output = invoke("simulate", "--ops", 20, *arguments, "--out", tmp_path / "run").output
     found = [text for text in output.splitlines() if text.startswith("records handled again")]
     assert found == ([] if line is None else [line])
-
-
-@pytest.mark.parametrize("picture", sorted(PLOTS))
-def test_a_run_without_breaches_gets_a_page_whatever_its_picture(picture: str, tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(f'picture = "{picture}"\n[config]\n"simulation.ops" = 10\n"simulation.consumers" = 0\n')
-    arguments = ["scenarios", "run", file, "--out", tmp_path / "run", "--page", tmp_path]
-    if picture in ("around", "cycles"):
-        assert f"no finding that the plot {picture} could show" in str(invoke(*arguments).exception)
-        assert (tmp_path / "run-judged" / "verdict.json").exists()
-    else:
-        assert invoke(*arguments).exit_code == 0
-        assert "<svg" in (tmp_path / "run.svg").read_text()
 
 
 @pytest.mark.parametrize(("expected", "is_compared"), [("", False), ('breaks = ["no-divergence"]\n', True)])
