@@ -74,13 +74,16 @@ def combine(texts: list[str]) -> list[CombinedRun]:
     return list(runs.values())
 
 
-def judge_combined(texts: list[str], folder: Path) -> list[JudgedRun]:
-    """Combine histories, write the runs below the folder and judge them on the local engine; nothing is drawn."""
+def judge_combined(texts: list[str], folder: Path, *rules: str) -> list[JudgedRun]:
+    """Combine histories, write the runs below the folder and judge them on the local engine; nothing is drawn.
+
+    `rules`: those to judge, all by default.
+    """
     judged = []
     with undrawn():
         for number, run in enumerate(combine(texts)):
             written = run.history.write(folder / str(number))
-            judged.append(JudgedRun(run, written, local.judge_run(open_run(written))))
+            judged.append(JudgedRun(run, written, local.judge_run(open_run(written).with_settings(rules=rules))))
     return judged
 
 
