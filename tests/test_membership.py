@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 from campaign import IS_CAMPAIGN, Selection
+from combined_corpus import judge_combined
 from notation import judge, parse
 from twin_events import FOREVER, Op, operations
 
@@ -202,14 +203,18 @@ def test_a_member_that_joined_after_a_newer_generation_shows_that_the_count_bega
 
 
 def test_rules_of_membership_and_their_twins_agree(tmp_path: Path) -> None:
-    selection = Selection(14)
-    for seed in range(3000 if IS_CAMPAIGN else 1500):
+    selection, theirs = Selection(14), {}
+    for seed in range(3000 if IS_CAMPAIGN else 500):
         text = random_history(Random(seed))
         twin = Twin(text)
         pairs, offsets = set(twin.ownership()), sorted(offset for _, offset in twin.commit_fenced())
-        if not selection.takes({"ownership" for _ in pairs} | {"commit-fenced" for _ in offsets}):
-            continue
-        judged = judge(text, tmp_path, rules=("ownership", "commit-fenced"))
-        assert {tuple(f["processes"]) for f in judged.of("ownership") if f["partition"] == 0} == pairs, text
-        assert sorted(finding["first_offset"] for finding in judged.of("commit-fenced")) == offsets, text
+        if selection.takes({"ownership" for _ in pairs} | {"commit-fenced" for _ in offsets}):
+            theirs[text] = pairs, offsets
+    for judged in judge_combined(list(theirs), tmp_path, "ownership", "commit-fenced"):
+        for text, findings in judged.findings_by_history().items():
+            pairs, offsets = theirs[text]
+            owned = [one for one in findings if one["rule"] == "ownership" and one["partition"] == 0]
+            assert {tuple(one["processes"]) for one in owned} == pairs, text
+            fenced = [one["first_offset"] for one in findings if one["rule"] == "commit-fenced"]
+            assert sorted(fenced) == offsets, text
     assert min(selection.met[kind] for kind in ("ownership", "commit-fenced", "none")) >= 6

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from campaign import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from logjudge.analysis.replicas.replica_logs import complete_sends
 
@@ -206,7 +207,7 @@ def as_text(broker, log, skipped=()):
 
 
 @given(LOG, LOG, LOG, st.sets(st.integers(0, 4)))
-@settings(max_examples=150)
+@examples(50, 500)
 def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, skipped):
     text = "\n".join([as_text("1", one), as_text("2", two, skipped), as_text("3", three)])
     tables = logs(text)
@@ -224,7 +225,7 @@ def test_divergence_is_what_a_comparison_of_each_offset_finds(one, two, three, s
 
 
 @given(LOG, LOG, st.sets(st.integers(0, 6)), st.sampled_from(["1", "2"]), st.integers(0, 3), st.booleans())
-@settings(max_examples=150)
+@examples(50, 500)
 def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader, start, in_one_transaction):
     # Values are unique in an acknowledged history: number them by broker and offset, sharing a prefix.
     texts = []

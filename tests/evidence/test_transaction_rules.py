@@ -182,7 +182,7 @@ def naive_hanging(
 
 
 def test_hanging_transactions_agree_with_a_twin(tmp_path: Path) -> None:
-    selection = Selection(5)
+    selection = Selection(2)
     for seed in range(300):
         run = random_hanging(Random(seed))
         expected, is_unknown = naive_hanging(*run)
@@ -379,7 +379,7 @@ def naive_torn(logs: dict[int, str], operations: list[tuple[str, list[str]]]) ->
 
 
 def test_torn_transactions_agree_with_a_twin(tmp_path: Path) -> None:
-    selection = Selection(4)
+    selection = Selection(2)
     for seed in range(300):
         logs, operations = random_torn(Random(seed))
         expected = naive_torn(logs, operations)
