@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from command_line import CLEAN, LOSSY, UNREAD, check, invoke, verdict_in
+from command_line import CLEAN, LOSSY, UNREAD, check, invoke, verdict_in, verdict_of_run
 from logjudge.cli import output
 
 
@@ -26,28 +26,29 @@ def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Pa
     assert one["input"]["dialect"] == other["input"]["dialect"]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
 @pytest.mark.parametrize(
     ("bad", "code"), [(b"garbage\n", 3), (b'{"time": 5, "process": "p0"}\n', 3), (b'{"time": 5, "proc', 3), (b"", 0)]
 )
 def test_a_converted_history_is_no_more_valid_than_its_malformed_lines_permit(
-    bad: bytes, code: int, ending: str, tmp_path: Path
+    bad: bytes, code: int, tmp_path: Path
 ) -> None:
-    source, target = tmp_path / "in", tmp_path / "out"
-    target.mkdir()
-    shutil.copytree(CLEAN, source)
+    source = shutil.copytree(CLEAN, tmp_path / "in")
     history = gzip.decompress((source / "history.jsonl.gz").read_bytes())
     (source / "history.jsonl.gz").unlink()
     at = len(history) if bad and not bad.endswith(b"\n") else history.index(b"\n", len(history) // 2) + 1
     (source / "history.jsonl").write_bytes(history[:at] + bad + history[at:])
-    shutil.copy(source / "run.json", target)
-    done = invoke("convert", source, target / f"history.{ending}")
-    assert done.return_value == code
-    assert ("1 line or file could not be read" in done.stderr) is bool(bad)
-    one, other = [json.loads(check(path, "--json", "--out", path / "o").stdout) for path in (source, target)]
-    for same in ("verdict", "rules", "counts"):
-        assert one[same] == other[same]
+    one = verdict_of_run(source)
     assert one["verdict"] == ("unknown" if bad else "valid")
+    for ending in ("jsonl", "parquet"):
+        target = tmp_path / ending
+        target.mkdir()
+        shutil.copy(source / "run.json", target)
+        done = invoke("convert", source, target / f"history.{ending}")
+        assert done.return_value == code
+        assert ("1 line or file could not be read" in done.stderr) is bool(bad)
+        other = verdict_of_run(target)
+        for same in ("verdict", "rules", "counts"):
+            assert one[same] == other[same]
 
 
 @pytest.mark.parametrize("process", ["1", ":nemesis"])
@@ -56,10 +57,7 @@ def test_a_malformed_line_of_jepsens_nemesis_hides_no_operation_in_parquet(proce
     line = f"{{:index 9000, :time 99000, :type :info, :process {process}, :f :kill, :value nil, :bad #{{1 1}}}}\n"
     (tmp_path / "history.edn").write_bytes(history + line.encode())
     assert invoke("convert", tmp_path / "history.edn", tmp_path / "history.parquet").return_value == 3
-    one, other = [
-        json.loads(check(tmp_path / name, "--json", "--out", tmp_path / "o").stdout)
-        for name in ("history.edn", "history.parquet")
-    ]
+    one, other = [verdict_of_run(tmp_path / name) for name in ("history.edn", "history.parquet")]
     for same in ("verdict", "rules", "counts"):
         assert one[same] == other[same]
 
