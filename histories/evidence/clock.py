@@ -9,18 +9,21 @@ off, and the first line after the restart gives the best estimate.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
+from ..tables import MIN_INT64
+
 DAY_MS = 86_400_000
 QUARTER_MS = 15 * 60 * 1000
 SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
 START_MS = 700  # from the restart of a JVM to Kafka's first line
 KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
+ENDS = ("kill", "power-loss", "shutdown")  # kinds of faults that end processes
 
 
 @dataclass(frozen=True)
@@ -93,18 +96,29 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     if any(line is not None and time < line - SLACK_MS for time, line in zip(times, last_lines, strict=True)):
         return Clock(broker, has_conflict=True, by_records=True)  # it restarted in another time zone
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
-    kills = [f for f in faults if f.type == "fault" and f.kind == "kill" and broker in f.nodes]
+    ended = [f for f in faults if f.type == "fault" and f.kind in ENDS and broker in f.nodes]
     # The first start is before the history; start n + 1 belongs to restart n.
     if not restarts or len(times) != len(restarts) + 1:
         return Clock(broker)
     high = [boot - (started + restart.invoked // 1_000_000) for restart, boot in zip(restarts, times[1:], strict=True)]
-    ends = zip(kills, last_lines[1:], strict=True) if len(kills) == len(restarts) else ()
-    low = [line - (started + kill.completed // 1_000_000) - KILL_SLACK_MS for kill, line in ends if line is not None]
+    ends = zip(_first_ends(ended, restarts), last_lines[1:], strict=True)
+    low = [
+        line - (started + end.completed // 1_000_000) - KILL_SLACK_MS
+        for end, line in ends
+        if line is not None and end is not None and end.kind == "kill"
+    ]
     highest, lowest = min(high), max(low, default=min(high) - 60_000)
     # No time zone is a day away: the log is of another run, or started_at in run.json is wrong.
     if lowest > highest or lowest > DAY_MS or highest < -DAY_MS:
         return Clock(broker, 0, lowest, highest, has_conflict=True)
     return Clock(broker, _likeliest_offset(lowest, highest), lowest, highest)
+
+
+def _first_ends(ended: Sequence[Fault], restarts: Sequence[Fault]) -> Iterator[Fault | None]:
+    """The first of the faults before each restart and after the one before it; None without one."""
+    for before, restart in zip([None, *restarts], restarts, strict=False):
+        since = MIN_INT64 if before is None else before.completed
+        yield next((fault for fault in ended if since <= fault.completed <= restart.completed), None)
 
 
 def _likeliest_offset(low: int, high: int) -> int:

@@ -188,6 +188,27 @@ def test_a_broker_that_restarts_in_another_time_zone_has_a_doubtful_clock():
     assert not clock(IN_TWO_ZONES.replace("09:42:08", "10:41:28")).has_conflict  # NTP
 
 
+def test_only_a_kill_that_ended_a_process_bounds_a_clock():
+    """The second kill finds the broker dead, and a shutdown ends its next process."""
+    started = 1795254667000
+    faults = [fault("fault", "kill", "1", 2), fault("fault", "kill", "1", 8), fault("heal", "restart", "1", 11)]
+    faults += [fault("fault", "shutdown", "1", 12), fault("heal", "restart", "1", 15)]
+    rows = [
+        {
+            "broker": "1",
+            "kind": "boot",
+            "time": started + int(at * 1000),
+            "fields": json.dumps({"alive_until": alive and started + int(alive * 1000)}),
+            "file": "server.log",
+            "line": line,
+        }
+        for line, (at, alive) in enumerate([(-5.0, None), (11.4, 1.9), (15.4, 12.8)])
+    ]
+    clock = clock_offsets(pl.DataFrame(rows), faults, started)["1"]
+    assert clock.bounded
+    assert (clock.offset, clock.has_conflict) == (0, False)
+
+
 def test_starts_are_in_order_of_time_whatever_their_files_are_called():
     """A log that was rolled has its oldest lines in server.log.2026…, and a console's output has them twice."""
     started = 1795254667000
