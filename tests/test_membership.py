@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 from random import Random
 
@@ -105,9 +105,9 @@ class Twin:
         )  # fmt: skip
 
     def _is_sure(self, group: str) -> bool:
-        by_process: dict[str, list[int]] = {}
+        by_process: dict[str, list[Op]] = {}
         for op in self._reports(group):
-            by_process.setdefault(op.process, []).append(op.event["generation"])
+            by_process.setdefault(op.process, []).append(op)
         begun_anew = any(
             other.event["generation"] > op.event["generation"]
             for op in self._reports(group)
@@ -115,7 +115,16 @@ class Twin:
             for other in self._reports(group)
             if other.done <= self._joined(op.process, op.done)
         )
-        return not begun_anew and all(numbers == sorted(numbers) for numbers in by_process.values())
+        return not begun_anew and all(map(self._rise, by_process.values()))
+
+    def _rise(self, reports: list[Op]) -> bool:
+        """Whether the generations of a process never fall, and rise when it gets another member id."""
+        is_static = bool(self.about[reports[0].process].get("group.instance.id"))
+        return all(
+            last.event["generation"] + (last.event["member"] != op.event["member"] and not is_static)
+            <= op.event["generation"]
+            for last, op in pairwise(reports)
+        )
 
     def _joined(self, process: str, until: int) -> int:
         """When the process last subscribed before."""

@@ -39,7 +39,8 @@ def ownership(p: Partition) -> Iterator[Result]:
     generation after that one (KAFKA-13419), and a static member may join that one. Two instances of one static member
     (group.instance.id) follow each other within a generation.
     Unknown when: Two members held the partition at once, and one of them recorded no generation. The group's
-    generations go back, as they do after its metadata is lost. run.json does not set group.id of a member.
+    generations go back, as they do after its metadata is lost, or a process that joined with another member id has none
+    that is higher than before. run.json does not set group.id of a member.
     In Jepsen histories: Not judged: its histories have no generations.
     """
     yield from _missing_groups(p)
@@ -215,7 +216,12 @@ def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
 def _unsure_generations(p: Partition, group: Group) -> str:
     """The reason why generations and times do not order the actions of members; empty if they do."""
     seen = _memberships(p, group)
-    goes_back = seen.select((pl.col("generation") < pl.col("generation").cum_max().over("process")).any()).item()
+    own = seen.with_columns(
+        highest=pl.col("generation").cum_max().shift().over("process"),
+        is_new=(pl.col("member") != pl.col("member").shift().over("process")) & ~_is_static(p),
+    )
+    # A dynamic member that joins with another id begins a new generation.
+    goes_back = own.select((pl.col("generation") < pl.col("highest") + pl.col("is_new").fill_null(False)).any()).item()
     # Or a process that joined after a newer generation was known got an older one.
     highest = seen.select(known="completed", highest=pl.col("generation").cum_max())
     assigned = p.marks.filter(pl.col("group"), group.is_member, pl.col("kind").is_in(["assign", "owned"]), outcome="ok")
