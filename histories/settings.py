@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 ROLES = ("producer", "consumer", "producer+consumer", "final", "admin")
 EXPECTED = "the run's JSON object"
 UNDATED = "1970-01-01T00:00:00+00:00"
-SINCE_1970 = "1970-01-01T00:00:00Z"  # the start that times in UTC count from, if the format has these
+SINCE_1970 = "1970-01-01T00:00:00Z"  # of histories with times in UTC; UNDATED is spelled otherwise, as it is no start
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,9 @@ def _reason(
     copies = about.copies
     if len(copies):
         between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
-        for row in copies.filter(between, kind="removed").tail(1).iter_rows(named=True):
+        removals = copies.filter(between, kind="removed")
+        if len(removals):
+            row = removals.row(-1, named=True)
             text = f"the coordinator removed the committed offset of group {about.group} for {about.name}"
             removed = about.stored_fact(row, "removed", text)
             if row["dated"] - commit["time"] < (MIN_RETENTION_SECONDS - 1) * SECOND:

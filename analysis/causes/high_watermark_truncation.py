@@ -6,9 +6,9 @@ the records again, the follower, still in the ISR, is elected cleanly without th
 
 Needs: a version before 0.11 or a log before v2; the broker that leads afterwards had the records, truncated its
 log at or below them, was elected cleanly, and had not copied them again by then. The truncation is a line of its
-server.log, or follows from its checkpointed high watermark and the later records of its log. A record that
-was acknowledged at their offsets instead proves that it had not copied them again. So does the end of its log, known
-from before its election, from a follower's fetch that it refused, or from the end of the run.
+server.log, or follows from its checkpointed high watermark and the later records of its log. A record that was
+acknowledged at their offsets instead proves that it had not copied them again. So does the end of its log, known from
+before its election, from a follower's fetch that it refused, or from the end of the run.
 
 Replicas differ permanently if a replica returns whose high watermark is above the records that the new leader wrote
 meanwhile: it truncates none of its own records (KIP-101, second scenario). If it is elected later, the records of the

@@ -85,6 +85,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
     resumed = old is not None and now is None and resumed_below(timeline, old, lost)
+    # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
     led_on = old is not None and then is None and now is not None and led_until(timeline, old, now)
     if old is not None and (now == old.epoch or resumed or led_on or (then is None and now is None)):
         lacked = ((now == old.epoch or led_on) and not resumed) or bool(_final_end_facts(timeline, old, lost))
@@ -131,8 +132,9 @@ def _losing_term(
 
 
 def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a later term may have lacked the records: its epoch began at or below them, or from an
-    unknown offset; or it had others there, as the old leader truncated to its log.
+    """Whether the leader of a later term may have lacked the records.
+
+    Its epoch began at or below them, or at an unknown offset; or the old leader truncated them to its log.
     """
     if term.start is None or term.start <= lost.first or resumed_below(timeline, term, lost):
         return True

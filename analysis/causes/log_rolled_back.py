@@ -24,7 +24,7 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import SECOND, Fact, chain, fact_of, is_end_of_process
+from ..timelines.facts import SECOND, Fact, chain, fact_of
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
 from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -61,7 +61,7 @@ REMEDY = (
 )
 RESTORED = ("fault-restore", "fault-restore-backup")
 CUT = "fault-truncate"
-IN_FLIGHT_NS = 5 * SECOND
+IN_FLIGHT_NS = 5 * SECOND  # from the append of a record until its acknowledgement
 FOLDER_FLUSH_NS = 60 * SECOND  # file systems write a new folder within half of that
 PREVENTED_BY = ["starting the broker with its own newest log instead of an older copy or an empty disk"]
 PREVENTED_CUT_BY = ["starting the broker with its own log as it was when it stopped, without cutting it"]
@@ -222,8 +222,8 @@ def _replacement_facts(
 def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The facts that another broker loaded a log with the records, though it had been down while they were written.
 
-    That log is a copy of this broker's, whose disk thus had them, if it is longer than all others. Empty without proof.
-    The other broker had followed in sync, so that it had no later records of its own.
+    If that log is longer than all others, it is a copy of this broker's log, so this broker's disk had the records. The
+    other broker had followed in sync, so that it had no later records of its own. Empty without proof.
     """
     first, last = lost.first_acked, lost.last_acked
     if first is None or last is None:
@@ -237,8 +237,7 @@ def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     [(other, copy)] = copies
     if not is_dead(timeline, other, first, last, without_fences=True):
         return []
-    ended = [event.time or 0 for event in timeline.died(other) if is_end_of_process(event.fact)]
-    died = max(time for time in ended if time <= first)
+    died = max(time for time in timeline.ends_of_process(other) if time <= first)
     led = [term.leader for term in timeline.terms.values() if term.time is not None and term.time <= died]
     left = [time for time, isr, _ in timeline.isr_between(died, last) if other not in isr]
     # What it may have fetched was acknowledged when it left the ISR.

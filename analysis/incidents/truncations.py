@@ -200,7 +200,7 @@ def first_removed(
     log_start = least(logs.extents.filter(snapshot=logs.last)["deleted_below"], 0)
     certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
     log_end = last.select(pl.col("last_offset").max() + 1).item()
-    # A leader whose first epochs were deleted lets followers truncate above the start of a later epoch.
+    # If a leader's first epochs were deleted, it lets followers truncate above the start of a later epoch.
     deleted = [max(offset, start) for offset in later if max(offset, start) < log_start]
     removed = [*certain, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
     return min((offset for offset in removed if start <= offset < end), default=None)

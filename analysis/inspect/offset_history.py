@@ -44,7 +44,7 @@ class OffsetHistory:
     held: list[Record]  # a row for each snapshot and broker
     led: dict[int, str]  # who led the epochs of the records
     causes: list[Explained]  # that cover the offset
-    absence: Explanation | None  # why the record was legally deleted; None: nothing shows that
+    absence: Explanation | None  # why the record was legally deleted; None: not proved
 
     def record(self) -> Record:
         """The history as docs/verdict.md describes it."""

@@ -68,9 +68,9 @@ def clocks_by_elections(
 def _corrected_beside(
     clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]], bounded: Collection[str]
 ) -> Mapping[str, Clock]:
-    """The clocks of which some are bounded, with those of the others by elections, where these differ.
+    """The clocks, of which faults or records bound some. Elections correct the others where they contradict them.
 
-    If another broker's clock is not that of the bounded ones, a broker without elections has the metadata log's.
+    If they contradict any, a broker that logged no election has the clock of the metadata log.
     """
     known = [clocks[broker].offset - ahead[broker][0] for broker in sorted(bounded) if broker in ahead]
     if not known or max(known) - min(known) > SLACK_MS or any(clocks[broker].has_conflict for broker in bounded):

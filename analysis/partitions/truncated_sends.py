@@ -40,8 +40,8 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
 
     `removed`: a leader is known to have started above its offset, for the first time, after its acknowledgement and all
     of its reads (by a broker's line: after its send, and up to a second before the client had the acknowledgement), and
-    before any other record was sent to the offset or an end below it was requested. A request was
-    recorded, or the record was older than retention.ms. So nothing shows that a truncation came before the deletion.
+    before any other record was sent to the offset or an end below it was requested. A request was recorded, or the
+    record was older than retention.ms. So nothing shows that a truncation came before the deletion.
     """
     start, offset = p.log_start, sends["offset"].fill_null(MAX_INT64).to_numpy()
     acknowledged = pl.col("completed")

@@ -59,7 +59,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     Unknown when: One of these holds:
     - Only other groups recorded handle events.
     - A poll of a member without a known outcome may have returned the record.
-    - A transaction of unknown outcome commits an offset behind the record, which a member had polled.
+    - A transaction of unknown outcome commits an offset after the record, which a member had polled.
     - A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
     - Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
     - run.json does not set group.id of a producer that commits in transactions, and some process handled the record.

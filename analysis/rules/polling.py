@@ -208,7 +208,7 @@ def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:
 
 
 def _doubt(p: Partition, row: Row) -> Unknown | None:
-    """Why it is not known that a poll followed the one before it, and that nothing came between; None if it is."""
+    """Why a poll may not have followed the one before it, or something came between them; None if neither is so."""
     if may_lack_operations(p):
         return Unknown(f"lines that may be of {row['process']} could not be read")
     if row["previous_completed"] is not None and row["invoked"] < row["previous_completed"]:

@@ -23,7 +23,7 @@ QUARTER_MS = 15 * 60 * 1000
 SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
 START_MS = 700  # from the restart of a JVM to Kafka's first line
 KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
-ENDS = ("kill", "power-loss", "shutdown")  # kinds of faults that end processes
+ENDS = ("kill", "power-loss", "shutdown")  # kinds of faults after which a process no longer logs
 
 
 @dataclass(frozen=True)
