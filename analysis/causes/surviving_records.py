@@ -51,7 +51,7 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
 
 
 def _may_have_failed(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> bool:
-    """Whether a broker may have lost its tail until a time. If it is down then, its next start shows it, too."""
+    """Whether a broker may have lost the tail of its log by a time. It may be down then, so its next start counts."""
     later_starts = (time for time, _ in timeline.starts_of(broker) if until is not None and time > until)
     return may_have_lost_tail(timeline, broker, lost.last_acked, next(later_starts, until))
 

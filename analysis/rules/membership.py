@@ -220,7 +220,7 @@ def _unsure_generations(p: Partition, group: Group) -> str:
         highest=pl.col("generation").cum_max().shift().over("process"),
         is_new=(pl.col("member") != pl.col("member").shift().over("process")) & ~_is_static(p),
     )
-    # A dynamic member that joins with another id begins a new generation.
+    # A dynamic member that joins with another id begins a higher generation, unless the group began anew.
     goes_back = own.select((pl.col("generation") < pl.col("highest") + pl.col("is_new").fill_null(False)).any()).item()
     # Or a process that joined after a newer generation was known got an older one.
     highest = seen.select(known="completed", highest=pl.col("generation").cum_max())

@@ -115,7 +115,7 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
 
 
 def _first_ends(ended: Sequence[Fault], restarts: Sequence[Fault]) -> Iterator[Fault | None]:
-    """The first of the faults before each restart and after the one before it; None without one."""
+    """For each restart the first of these faults since the restart before it; None: there was none."""
     for before, restart in zip([None, *restarts], restarts, strict=False):
         since = MIN_INT64 if before is None else before.completed
         yield next((fault for fault in ended if since <= fault.completed <= restart.completed), None)

@@ -254,7 +254,7 @@ def _meaning(verdict: dict[str, Any]) -> str:
 
 
 def _undecided(verdict: dict[str, Any]) -> str:
-    """The unknown rules, and the broken assumptions that leave them unknown; empty if there are none."""
+    """A sentence with the unknown rules and the assumptions that leave them unknown; empty if there are none."""
     unknown = [name for name, rule in verdict["rules"].items() if rule["verdict"] == "unknown"]
     broken = [item["name"] for item in broken_assumptions(verdict) if {*unknown} & {*item["touches"]}]
     if not unknown or not broken:
