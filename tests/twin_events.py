@@ -208,12 +208,36 @@ def returned_after(twin: Any, value: str, offset: int, time: int) -> bool:
     )
 
 
+def was_truncated(twin: Any, send: Send) -> bool:
+    """Whether its offset held another value later, or a later log end was at or below it."""
+    value, offset = send.value, twin.offset_of(send.value)
+    assert offset is not None
+    seen_at = [send.done] + [read.done for read in twin.reads if read.value == value]
+    for other in twin.values_by_offset()[offset] - {value}:
+        times = [entry.done for entry in twin.reads if (entry.offset, entry.value) == (offset, other)]
+        times += [one.done for one in twin.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
+        if times and min(times) > min(seen_at):
+            return True
+    ends = [(op.begun, end) for op, end in twin.log_ends if op.begun > max(seen_at) and end <= offset]
+    return any(reach_since(time, twin.ends, twin.acked) < offset for time, _ in ends)
+
+
+def is_displaced(twin: Any, send: Send) -> bool:
+    """Did the final reads return another value at its only offset, after it was acknowledged?"""
+    sent = {one.offset for one in twin.sends if one.value == send.value}
+    is_elsewhere = any(read.value == send.value and read.offset not in sent for read in twin.reads)
+    if not twin.final or is_elsewhere or send.value in twin.final["values"] or send.done >= twin.final["until"]:
+        return False
+    final_reads = [read for read in twin.reads if read.process == "final" and read.done >= twin.healed]
+    return any(read.offset == send.offset for read in final_reads)
+
+
 def is_cut_off(twin: Any, send: Send) -> bool:
     """Was it acknowledged before the record was sent that replaced a lost one at its offset, or at a lower one?"""
     return send.offset is not None and any(
         send.done < other.begun
         for lost in twin.acked
-        if is_gone(twin, lost) and twin.was_truncated(lost) and twin.offset_of(lost.value) <= send.offset
+        if is_gone(twin, lost) and was_truncated(twin, lost) and twin.offset_of(lost.value) <= send.offset
         for other in twin.sends
         if other.offset == twin.offset_of(lost.value) and other.value != lost.value
     )
@@ -230,7 +254,7 @@ def deleted_first(twin: Any, send: Send) -> str:
     """Was a truncated record deleted before any sign of the truncation? "surely", "perhaps" or "" for no."""
     offset = twin.offset_of(send.value)
     reads = [read.done for read in twin.reads if read.value == send.value]
-    if not twin.was_truncated(send):
+    if not was_truncated(twin, send):
         return ""
     signs: list[tuple[int, int]] = []  # of the truncation: it came not before the first time, but before the second
     for other in twin.values_by_offset()[offset] - {send.value}:

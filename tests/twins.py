@@ -12,7 +12,7 @@ from typing import Any
 
 import twin_events
 from notation import History
-from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reach_since, reads_of
+from twin_events import FOREVER, Op, Send, operations, places, position_after, positions_set_by, reads_of
 
 Breach = tuple[Any, ...]
 
@@ -224,7 +224,9 @@ class Twin:
 
     def vanished(self) -> set[int]:
         """Offsets at or after the first truncated one that have no known record at the end."""
-        truncated = {send.value for send in self.acked if twin_events.is_gone(self, send) and self.was_truncated(send)}
+        gone = [send for send in self.acked if twin_events.is_gone(self, send)]
+        signs = twin_events.was_truncated, twin_events.is_displaced
+        truncated = {send.value for send in gone if any(is_truncated(self, send) for is_truncated in signs)}
         first = min((self.offset_of(value) for value in truncated), default=FOREVER)
         final = {read.offset for read in self.reads if read.process == "final"} if self.final else set()
         remaining = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
@@ -238,8 +240,12 @@ class Twin:
         reads = [read for read in self.reads if read.value == value]
         if offset is None or (final and value in final["values"]):
             return False
-        if self.was_truncated(send) and not (self._compacts() and any(True for _ in self._rivals(value))):
+        is_displaced = twin_events.is_displaced(self, send)
+        may_be_compacted = self._compacts() and any(True for _ in self._rivals(value)) and not is_displaced
+        if twin_events.was_truncated(self, send) and not may_be_compacted:
             return not twin_events.deleted_first(self, send)
+        if is_displaced and not self._is_removable(send, offset):
+            return True
         if self.legally_gone(send) or self._is_removable(send, offset) or self.maybe_compacted(value):
             return False
         last = max([send.done] + [read.done for read in reads])
@@ -253,19 +259,6 @@ class Twin:
         for read in self.reads:
             spans.setdefault(read.process, []).append(read.offset)
         return any(min(mine) < offset < max(mine) and offset not in mine for mine in spans.values())
-
-    def was_truncated(self, send: Send) -> bool:
-        """Whether its offset held another value later, or a later log end was at or below it."""
-        value, offset = send.value, self.offset_of(send.value)
-        assert offset is not None
-        seen_at = [send.done] + [read.done for read in self.reads if read.value == value]
-        for other in self.values_by_offset()[offset] - {value}:
-            times = [entry.done for entry in self.reads if (entry.offset, entry.value) == (offset, other)]
-            times += [one.done for one in self.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
-            if times and min(times) > min(seen_at):
-                return True
-        ends = [(op.begun, end) for op, end in self.log_ends if op.begun > max(seen_at) and end <= offset]
-        return any(reach_since(time, self.ends, self.acked) < offset for time, _ in ends)
 
     def breaches(self) -> Iterator[Breach]:
         yield from (("lost-write", "violation", value) for value in self.lost())

@@ -1,4 +1,4 @@
-"""Truncated records of compacted topics: those that may have come back, and those that leader epochs prove lost."""
+"""Truncated records of compacted topics: those that may have come back, and those that the last logs prove lost."""
 
 from __future__ import annotations
 
@@ -22,10 +22,23 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether leader epochs prove that a truncation removed acknowledged sends of a topic that may be compacted."""
-    if p.replica_logs is None or p.replica_logs.is_compacted is False:
+    """Whether the leader's last log proves that a truncation removed acknowledged sends of a maybe compacted topic.
+
+    It has another record at their offset, or a later leader epoch.
+    """
+    logs = p.replica_logs
+    if logs is None or logs.is_compacted is False:
         return pl.repeat(False, len(sends), eager=True)
-    return _is_of_later_epoch(p, with_other_value(p, sends))
+    last = logs.last_records.filter(broker=logs.leader).unique("offset").select("offset", now="value")
+    placed = sends.select("offset", "value").with_row_index("row").join(last, on="offset")
+    others = placed.filter(is_written_once(p), pl.col("value").ne_missing(pl.col("now")))["row"]
+    is_replaced = pl.int_range(len(sends), eager=True).is_in(others.implode())
+    return is_replaced | _is_of_later_epoch(p, with_other_value(p, sends))
+
+
+def is_written_once(p: Partition) -> pl.Expr:
+    """Whether a send is known at one offset only. A value at two offsets may have been compacted at the other."""
+    return ~pl.col("value").is_in(p.elsewhere["value"].implode()).fill_null(False)
 
 
 def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -33,8 +46,7 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
     Then this log does not descend from one with the record, so no compaction removed the record. As the clocks of
     brokers and clients may differ a little, a second lies between the acknowledgement and the beginning of the epoch,
-    or between that and the first sign of the other value at the offset. A value that was written twice may have been
-    compacted at its other offset.
+    or between that and the first sign of the other value at the offset.
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None:
@@ -43,8 +55,7 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
     terms = pl.DataFrame(known, {"leader_epoch": pl.Int32, "began": pl.Int64}, orient="row")
     epochs = logs.epochs.filter(logs.is_of_leader).select(pl.col("leader_epoch").cast(pl.Int32), offset="start_offset")
     dated_epochs = epochs.join(terms, on="leader_epoch", how="left").sort("offset", "leader_epoch")
-    is_once = ~pl.col("value").is_in(p.elsewhere["value"].implode())
-    placed = sends.with_row_index("row").filter(is_once).drop_nulls("offset").sort("offset")
+    placed = sends.with_row_index("row").filter(is_written_once(p)).drop_nulls("offset").sort("offset")
     dated = placed.join_asof(dated_epochs, on="offset", check_sortedness=False)
     began, acked = pl.col("began"), pl.col("completed")
     is_apart = (began - acked > SECOND) | (pl.col("other_since") - began > SECOND).fill_null(False)

@@ -52,7 +52,7 @@ SENT_RECORDS: Schema = {
     "held": pl.Boolean,  # whether a final read has it
     "removed": pl.Boolean,  # whether it was deleted before a truncation, surely
     "maybe_removed": pl.Boolean,  # or perhaps
-    "overwritten": pl.Boolean,  # whether a later leader epoch has its offset, in a topic that may be compacted
+    "overwritten": pl.Boolean,  # whether the leader's log proves it, of a topic that may be compacted
     "process": pl.String,
     "key": pl.String,
 }

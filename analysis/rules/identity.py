@@ -12,7 +12,7 @@ from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
 from ..wording import plural, short, some
-from .loss import gone_sends
+from .gone_sends import gone_sends
 from .rule import Result, Rule, distinct, finding, where
 from .send_evidence import without_idempotence
 

@@ -9,17 +9,16 @@ import polars as pl
 
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
-from ..extremes import least
 from ..partitions.absences import lasting_offsets, maybe_compacted, superseded_values
 from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.later_epochs import may_have_returned
+from ..partitions.later_epochs import is_written_once, may_have_returned
 from ..partitions.open_transactions import values_in_leaders_log
-from ..partitions.partition import Offsets, Partition, once
+from ..partitions.partition import Partition, once
 from ..partitions.ranges import ranges_in
-from ..partitions.truncated_sends import REMOVED, truncated_sends
+from ..partitions.truncated_sends import truncated_sends
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .jepsen_absence import unless_left_out
@@ -49,7 +48,7 @@ def lost_write(p: Partition) -> Iterator[Result]:
 
     Breach: A send with acks=1 or acks=all was acknowledged, no legal reason explains its absence, and one of these
     proves it:
-    - Its offset later holds another value.
+    - Its offset holds another value later, or in the final reads.
     - A later end offset is at or below its offset, and no end offset or send since goes beyond it.
     - The final reads pass its offset without it.
     - The final reads reach the end without it, after a consumer had read it.
@@ -190,10 +189,11 @@ def unseen_in_jepsen(p: Partition) -> Iterator[Result]:
 def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     """The outcome of each acknowledged value, one row each: `lost`, `legal`, `doubtful`, or none of them.
 
-    The proofs that it is gone are `replaced` (by the value `other`), `shrunk` (a later end offset, `later_end`, is at
-    or below its offset), `absent` (from the final reads), `passed` (one consumer read before and after it) and
+    The proofs that it is gone are `replaced` (by the value `other`), `displaced` (the final reads returned another
+    value at its offset, perhaps an earlier one, of a log that came back), `shrunk` (a later end offset, `later_end`, is
+    at or below its offset), `absent` (from the final reads), `passed` (one consumer read before and after it) and
     `not_in_logs` (the brokers' last logs lack it, too).
-    It is `truncated` if it was replaced or shrunk, perhaps after it had been deleted (REMOVED).
+    It is `truncated` if it was replaced, displaced or shrunk, perhaps after it had been deleted (REMOVED).
     A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request
     explains that), `maybe_deleted`, `maybe_compacted`, `maybe_returned` (truncated, and perhaps deleted before, or in
     the log again and compacted), `hidden` (a poll without a known outcome may have returned it), or
@@ -205,6 +205,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     sends = sends.with_columns(
         absent=~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False)),
         replaced=pl.col("other").is_not_null(),
+        displaced=_is_displaced(p),
         shrunk=pl.col("later_end").is_not_null(),
         passed=passed_over(p, sends),
         legal=_legally_gone(p, sends) | sends["removed"],
@@ -214,8 +215,10 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
     )
-    truncated = (pl.col("replaced") | pl.col("shrunk")) & ~pl.col("in_final")
-    returned = truncated & ~pl.col("removed") & (pl.col("maybe_removed") | may_have_returned(p, sends))
+    truncated = pl.any_horizontal("replaced", "displaced", "shrunk") & ~pl.col("in_final")
+    # The last log has another value at the offset of a displaced record, so no compaction of it removed that record.
+    compacted = pl.lit(may_have_returned(p, sends)) & ~pl.col("displaced")
+    returned = truncated & ~pl.col("removed") & (pl.col("maybe_removed") | compacted)
     sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), truncated=truncated, maybe_returned=returned)
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
@@ -234,6 +237,14 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
     doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
     return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
+
+
+def _is_displaced(p: Partition) -> pl.Expr:
+    """Whether the final reads returned another value at its offset, after its acknowledgement."""
+    if p.final is None:
+        return pl.lit(False)
+    returned = pl.col("offset").is_in(p.entries.filter("in_final")["offset"].implode()).fill_null(False)
+    return returned & ~pl.col("in_final") & (pl.col("completed") < p.final.until) & is_written_once(p)
 
 
 def _is_covered(final: FinalReads) -> pl.Expr:
@@ -282,44 +293,6 @@ def _legally_gone(p: Partition, sends: pl.DataFrame) -> pl.Series:
         cleaned = ranges_in(p.legally_absent.filter(reason=COMPACTED))
         gone |= pl.Series(cleaned.hold(offset.to_numpy()))
     return gone | sends["value"].is_in(superseded_values(p)["value"].implode()) if len(superseded_values(p)) else gone
-
-
-def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
-    """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
-    gone = gone_sends(p)
-    truncated = gone.filter(pl.col("replaced") | pl.col("shrunk"))
-    later = offsets[offsets >= least(truncated["offset"], MAX_INT64)]
-    if not len(later):
-        return later
-    held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
-    compacted = pl.concat([superseded_values(p)["value"], maybe_compacted(p)["value"]])
-    remains = pl.col("in_final") | ~pl.col("value").is_in(compacted.implode())
-    present = (
-        held.filter(remains)
-        .join(gone, on=["offset", "value"], how="anti")
-        .join(_cut_off(p, gone), on=["offset", "value"], how="anti")
-    )
-    return np.setdiff1d(later, present["offset"].to_numpy())
-
-
-def _cut_off(p: Partition, gone: pl.DataFrame) -> pl.DataFrame:
-    """Acknowledged sends (offset, value) that were cut off with a lost one at a lower offset.
-
-    They were acknowledged before the record that replaced the lost one was sent: behind it they would be later.
-    """
-    sent = p.sends.select("offset", other="value", since="invoked")
-    cuts = gone.filter("replaced").select("offset", "other").join(sent, on=["offset", "other"]).sort("offset")
-    cuts = cuts.select("offset", since=pl.col("since").cum_max())
-    acked = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null()).sort("offset")
-    dated = acked.join_asof(cuts, on="offset", check_sortedness=False)
-    return dated.filter(pl.col("completed") < pl.col("since")).select("offset", "value")
-
-
-@once
-def gone_sends(p: Partition) -> pl.DataFrame:
-    """The acknowledged values that a truncation removed, also after a deletion; columns as in `outcomes_of_sends`."""
-    deleted = pl.col("truncated") & pl.any_horizontal(REMOVED)
-    return outcomes_of_sends(p).filter(pl.col("lost") | deleted)
 
 
 # Messages.

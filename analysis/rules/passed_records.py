@@ -20,8 +20,8 @@ from ..partitions.absences import (
 )
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural
+from .gone_sends import gone_sends
 from .group_commits import Group
-from .loss import gone_sends
 from .rule import where
 
 

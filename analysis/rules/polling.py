@@ -21,8 +21,8 @@ from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import removed_records
 from ..wording import plural
 from . import jepsen_steps
+from .gone_sends import truncated_offsets
 from .jepsen_absence import unless_left_out
-from .loss import truncated_offsets
 from .rule import Result, Row, Rule, Unknown, finding, where
 
 

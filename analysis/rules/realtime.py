@@ -12,7 +12,7 @@ from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..wording import plural, short, some_values
-from .loss import gone_sends
+from .gone_sends import gone_sends
 from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
 
 

@@ -2,8 +2,8 @@
 
 The latest snapshot is judged. A record is legally absent below the log start, where a deletion removed it before a
 truncation (truncated_sends.py), or where compaction removed it: a newer record has its key, or, if keys are not
-recorded, the log cleaner has been over its offset. Compaction removed no record whose offset has a leader epoch in the
-leader's log that began after the acknowledgement.
+recorded, the log cleaner has been over its offset. Compaction removed no record whose offset has another record in the
+leader's log, or there a leader epoch that began after the acknowledgement.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
-    truncation, as in lost-write. Compaction does not, if the leader epoch of the record's offset in the leader's log
-    began after the acknowledgement: a truncation removed the record.
+    truncation, as in lost-write. Compaction does not, if the leader's log has another record at the offset, or there a
+    leader epoch that began after the acknowledgement: a truncation removed the record.
     Unknown when: One of these holds:
     - A recorded deletion before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Remote storage (KIP-405) may have the record, and no final read returned it.

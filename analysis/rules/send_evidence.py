@@ -103,6 +103,8 @@ def proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
     if replaced:
         offsets = "their offsets" if replaced == len(run) else f"{replaced:,} of their offsets"
         return f"{offsets} now hold other records ({short(others[0])}, … {replaced - 1:,} more)"
+    if run["displaced"].any():
+        return f"the final reads returned {'another record at its offset' if one else 'other records at their offsets'}"
     if run["shrunk"].any():
         return f"a later end offset is {run['later_end'].drop_nulls()[0]}"
     if aborted := _markers_text(p, run):
