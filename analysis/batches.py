@@ -48,13 +48,14 @@ def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.Da
     """The rows of partitions with at most SMALL_ROWS, by their batch, and all other rows."""
     if not batches or not len(rows):
         return [], rows
-    key = ["topic", "partition"]
-    sizes = rows.group_by(key).len()
-    few = sizes.filter(pl.col("len") <= SMALL_ROWS)
-    if not len(few):  # as in most large runs
-        return [], rows
-    small, large = rows.join(few, on=key, how="semi"), rows.join(few, on=key, how="anti", maintain_order="left")
-    first = {topic: batch_of(Unit(topic, 0), batches) for topic in few["topic"].unique()}
+    small, large = rows, rows.clear()
+    if len(rows) > SMALL_ROWS:
+        key = ["topic", "partition"]
+        few = rows.group_by(key).len().filter(pl.col("len") <= SMALL_ROWS)
+        small, large = rows.join(few, on=key, how="semi"), rows.join(few, on=key, how="anti", maintain_order="left")
+    if batches == 1 or not len(small):
+        return [(0, small)] if len(small) else [], large
+    first = {topic: batch_of(Unit(topic, 0), batches) for topic in small["topic"].unique()}
     batch = (pl.col("topic").replace_strict(first, return_dtype=pl.Int64) + pl.col("partition")) % batches
     return [(int(str(number)), part) for (number,), part in small.group_by(batch, maintain_order=True)], large
 

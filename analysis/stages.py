@@ -98,14 +98,8 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             unpaired[table] = paired.unpaired
             _observe(complete(paired.operations, OPERATIONS), settings, parts)
             parts.leave_out(paired.malformed)
-        left_out = parsed.quarantine.with_columns(place=pl.col("line") + base)
-        of_nemesis = pl.col("of_nemesis").fill_null(False)
-        unreadable = left_out.filter(~of_nemesis).select("place", "reason")
-        parts.leave_out(left_out.filter(of_nemesis).select("place", "reason"), may_be_of_clients=False)
-        parts.leave_out(unreadable)
-        if len(unreadable):
-            row = {"kind": "unreadable", "at": unreadable["place"].min(), "detail": str(len(unreadable))}
-            parts.context.append(complete(pl.DataFrame([row]), CONTEXT))
+        if len(parsed.quarantine):
+            _leave_out_unreadable(parts, parsed.quarantine.with_columns(place=pl.col("line") + base))
         if parsed.damage:
             row = {"place": [base + max(lines - 1, 0)], "reason": [parsed.damage]}
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
@@ -116,6 +110,16 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
         last.context.append(_context(recorded))
     last.add("lines", lines - first_line)
     yield last
+
+
+def _leave_out_unreadable(parts: Parts, quarantine: pl.DataFrame) -> None:
+    of_nemesis = pl.col("of_nemesis").fill_null(False)
+    unreadable = quarantine.filter(~of_nemesis).select("place", "reason")
+    parts.leave_out(quarantine.filter(of_nemesis).select("place", "reason"), may_be_of_clients=False)
+    parts.leave_out(unreadable)
+    if len(unreadable):
+        row = {"kind": "unreadable", "at": unreadable["place"].min(), "detail": str(len(unreadable))}
+        parts.context.append(complete(pl.DataFrame([row]), CONTEXT))
 
 
 def read_evidence(part: Part) -> Parts:
@@ -237,6 +241,8 @@ def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None
         parts.recorded |= {("sends to", topic) for topic in seen.sends["topic"].unique().drop_nulls()}
     for table in ("sends", "reads", "marks"):
         frame: pl.DataFrame = getattr(seen, table)
+        if not len(frame):
+            continue
         placed = frame.filter(pl.col("partition").is_not_null() & pl.col("topic").is_not_null())
         if settings.dialect == "jepsen":
             parts.observations += [(WHOLE, table, placed)] if len(placed) else []

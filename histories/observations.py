@@ -59,9 +59,11 @@ def observe(operations: pl.DataFrame, settings: Settings) -> Observations:
     if not functions.isdisjoint(("poll", "txn")):
         polled = _poll_entries(rows_of("poll"), steps)
         # An entry without offset and value is a partition that a poll returned without records: only in Jepsen's.
-        is_empty = pl.col("offset").is_null() & pl.col("value").is_null()
-        reads = polled.filter(~is_empty).select(list(READS))
-        marks.append(_records_as_marks(polled.filter(is_empty), "empty"))
+        is_empty = polled["offset"].is_null() & polled["value"].is_null()
+        reads = polled.select(list(READS))
+        if is_empty.any():
+            reads = reads.filter(~is_empty)
+            marks.append(_records_as_marks(polled.filter(is_empty), "empty"))
     marks += [make(rows_of(*names)) for names, make in _MARKS if not functions.isdisjoint(names)]
     if "subscribe" in functions and settings.dialect == "jepsen":
         marks.append(_subscriptions(rows_of("subscribe")))
@@ -118,12 +120,13 @@ def _no_steps() -> pl.DataFrame:
 
 
 def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    plain = operations.with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32))
-    within = steps.filter(pl.col("f") == "send").with_columns(
-        txn=pl.lit(True), acks=pl.lit(None, dtype=pl.String), synthetic=pl.lit(False)
-    )
     columns = [name for name in SENDS if name != "acknowledged"]
-    sends = pl.concat([frame.select(columns) for frame in (plain, within)])
+    sends = operations.with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32)).select(columns)
+    if len(steps):
+        within = steps.filter(pl.col("f") == "send").with_columns(
+            txn=pl.lit(True), acks=pl.lit(None, dtype=pl.String), synthetic=pl.lit(False)
+        )
+        sends = pl.concat([sends, within.select(columns)])
     configured = {name: settings.acks(name) for name in settings.processes}
     default = pl.col("process").replace_strict(configured, default="all", return_dtype=pl.String)
     return (
@@ -140,6 +143,8 @@ def _poll_entries(operations: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame
     """The entries of polls, one row each."""
     polls = operations.filter(pl.col("records").list.len() > 0)
     plain = _explode_records(polls, pl.lit(0, dtype=pl.Int32)).with_columns(txn=pl.lit(False))
+    if not len(steps):
+        return plain
     stepwise = steps.filter((pl.col("f") == "poll") & (pl.col("records").list.len() > 0))
     stepwise = stepwise.drop("topic", "partition", "offset", "key", "value", "timestamp")
     within = _explode_records(stepwise, pl.col("index")).with_columns(txn=pl.lit(True))
@@ -205,6 +210,8 @@ def _handle_marks(operations: pl.DataFrame) -> pl.DataFrame:
 def _owned_marks(operations: pl.DataFrame) -> pl.DataFrame:
     """The partitions that a member owned after an assignment, as marks."""
     assigns = operations.filter(pl.col("assignment").list.len() > 0)
+    if not len(assigns):
+        return no_rows(MARKS)
     rows = assigns.drop("topic", "partition").explode("assignment").unnest("assignment")
     index = pl.int_range(pl.len(), dtype=pl.Int32).alias("index")
     marks = _records_as_marks(rows.drop("offset").with_columns(index), "owned")

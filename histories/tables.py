@@ -223,9 +223,9 @@ def collect(query: pl.LazyFrame, rows: int) -> pl.DataFrame:
 
 
 def complete(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
-    """The columns of the schema in its order; missing ones are null."""
-    missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in schema.items() if name not in frame.columns]
-    return frame.with_columns(missing).select(list(schema))
+    """The columns of the schema in its order; missing ones are null. The frame has one of them at least."""
+    known = set(frame.columns)
+    return frame.select(name if name in known else pl.lit(None, kind).alias(name) for name, kind in schema.items())
 
 
 def typed(frame: pl.DataFrame, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:

@@ -109,9 +109,9 @@ def outcomes_of_acknowledged(p: Partition, findings: list[Finding]) -> pl.DataFr
 
 def span_of(*frames: pl.DataFrame) -> tuple[int, int] | None:
     """The first and last time (ns) in the observations; None without any."""
-    times = pl.concat([frame.select("invoked", "completed") for frame in frames])
-    first, last = times.select(first=pl.min_horizontal(pl.all().min()), last=pl.max_horizontal(pl.all().max())).row(0)
-    return None if first is None else (first, last)
+    columns = [frame[name].drop_nulls() for frame in frames for name in ("invoked", "completed")]
+    spans = [(int(times.min()), int(times.max())) for times in columns if len(times)]  # type: ignore[arg-type]
+    return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None
 
 
 def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:

@@ -311,6 +311,7 @@ def _mismatches(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+@once
 def moves_of(p: Partition) -> pl.DataFrame:
     """The operations that set or clear a consumer's position: assignments, seeks, revocations and crashes.
 

@@ -10,7 +10,7 @@ from ...histories.references import LINEARIZABILITY
 from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..wording import plural, short, some_values
 from .gone_sends import gone_sends
 from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
@@ -92,6 +92,7 @@ def _if_clocks_agree(witness: Row, others: Iterable[str]) -> str:
     return "" if {*others} == {witness["process"]} else ", if their clocks agree"
 
 
+@once
 def _known_since(p: Partition) -> pl.DataFrame:
     """The time from which on a record is known to be in the log: its acknowledgement, or its first read if earlier.
 

@@ -249,9 +249,10 @@ def check_events(
         "ops": (("f",), "found a step of a transaction without f, expected its function"),
     }
     for column, (needed, text) in of_items.items():
-        items = _items_of(events, column)
-        checks += [(_incomplete_items(items, column, needed), text)]
-        checks += [_items_outside(items, column, name) for name in needed if name in MAX_NUMBERS]
+        if events[column].null_count() < len(events):
+            items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
+            checks += [(_incomplete_items(items, column, needed), text)]
+            checks += [_items_outside(items, column, name) for name in needed if name in MAX_NUMBERS]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
@@ -283,15 +284,9 @@ def _incomplete_items(items: pl.DataFrame, column: str, needed: tuple[str, ...])
 def _items_outside(items: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
     """A filter of rows with such a number in an item of the list, and the message about them."""
     wrong, text = _outside(name, pl.col(column).struct.field(name))
-    found = items.filter(wrong).select("line", text=text).unique("line", keep="first")
-    if not len(found):
+    outside = items.filter(wrong)
+    if not len(outside):
         return pl.lit(False), pl.lit(None, pl.String)
+    found = outside.select("line", text=text).unique("line", keep="first")
     message = pl.col("line").replace_strict(found["line"], found["text"], default=None, return_dtype=pl.String)
     return message.is_not_null(), message
-
-
-def _items_of(events: pl.DataFrame, column: str) -> pl.DataFrame:
-    """The items of the lists in the column, a row each with its line."""
-    if events[column].null_count() == len(events):
-        return events.select("line", column).clear().explode(column)
-    return events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
