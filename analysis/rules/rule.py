@@ -136,7 +136,10 @@ class LogsJudge:
     of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]
 
     def __call__(self, p: Partition) -> Judgement:
-        return Judgement() if p.replica_logs is None else self.of_logs(p.replica_logs, _nameless(p))
+        if self not in p.memo:  # lost-write uses the judgement of acknowledged-absent
+            p.memo[self] = Judgement() if p.replica_logs is None else self.of_logs(p.replica_logs, _nameless(p))
+        judgement: Judgement = p.memo[self]
+        return judgement
 
 
 @once
