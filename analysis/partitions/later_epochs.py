@@ -29,7 +29,7 @@ def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
     logs = p.replica_logs
     if logs is None or logs.is_compacted is False:
         return pl.repeat(False, len(sends), eager=True)
-    last = logs.last_records.filter(broker=logs.leader).unique("offset").select("offset", now="value")
+    last = logs.last_records.filter(logs.is_of_leader).unique("offset").select("offset", now="value")
     placed = sends.select("offset", "value").with_row_index("row").join(last, on="offset")
     others = placed.filter(is_written_once(p), pl.col("value").ne_missing(pl.col("now")))["row"]
     is_replaced = pl.int_range(len(sends), eager=True).is_in(others.implode())

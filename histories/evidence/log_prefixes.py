@@ -1,10 +1,11 @@
 """Lines of brokers' logs without the prefixes that collectors put in front of them, and in Kafka's own layout.
 
 `docker compose logs` writes `kafka-1  | `, `kubectl logs --prefix` writes `[pod/kafka-0/kafka] `, journald a time, the
-host and the unit. `--timestamps` adds a time; files below /var/log/pods have a time and the stream (stdout or stderr).
-A file may hold the lines of several brokers. Lines may have other layouts than Kafka's: Strimzi's have the thread, and
-since Kafka 4.0 no milliseconds (default-logging/KafkaCluster.properties). `%d{ISO8601}`, its variants with a zone, and
-`[%t] %p %c - %m` are common in log4j.
+host and the unit, syslog these in the form of RFC 5424, `<30>1 time host unit 7 - - `. `--timestamps` adds a time;
+files below /var/log/pods have a time and the stream (stdout or stderr). A file may hold the lines of several brokers.
+Lines may have other layouts than Kafka's: Strimzi's have the thread, and since Kafka 4.0 no milliseconds
+(default-logging/KafkaCluster.properties). `%d{ISO8601}`, its variants with a zone, and `[%t] %p %c - %m` are common in
+log4j.
 
 Collectors also write lines in JSON, an object a line. docker's json-file driver wraps each line:
 `{"log": "[…] INFO …\\n", "stream": "stdout", "time": "…"}`; so do `journalctl -o json` and Loki's `logcli -o jsonl`, in
@@ -38,7 +39,8 @@ _LEVEL = "(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL) +"
 _THREAD = r"\[(?!\d{4}-)[^\[\]]*\] +"
 _PREFIX = re.compile(
     rf"\ufeff?{_COLOUR}(?:(?P<service>[\w.\-]+) *\|(?:{_COLOUR} )?|(?P<pod>\[pod/[^\]\s]+\]) ?"
-    rf"|(?:[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} |{_ISO_TIME})(?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?)?"
+    rf"|(?:[A-Z][a-z]{{2}} [ \d]\d [\d:]{{8}} |{_ISO_TIME})(?P<unit>[\w.\-]+ [\w.\-@]+)(?:\[\d+\])?: ?"
+    rf"|<\d{{1,3}}>1 (?:{_ISO_TIME}|- )(?P<syslog>\S+ \S+) \S+ \S+ (?:-|(?:\[(?!\d{{4}}-)[^\]]*\])+) \ufeff?)?"
     rf"{_COLOUR}(?:(?!{_ISO_TIME}(?:{_THREAD})?{_LEVEL}){_ISO_TIME}(?:std(?:out|err) [FP] )?)?{_COLOUR}"
 )
 _LAYOUT = re.compile(
@@ -74,7 +76,8 @@ def split_prefix(line: str) -> tuple[str, str]:
     """The source that a line's prefix names ("" without a prefix), and the rest of the line in Kafka's own layout."""
     found = _PREFIX.match(line)
     assert found is not None  # all of its parts are optional
-    return found["service"] or found["pod"] or found["unit"] or "", in_kafkas_layout(line[found.end() :])
+    source = next(filter(None, found.groups()), "")
+    return source, in_kafkas_layout(line[found.end() :])
 
 
 def in_kafkas_layout(line: str) -> str:

@@ -57,6 +57,13 @@ def test_a_collectors_time_is_not_the_brokers(prefix: str) -> None:
     assert split_prefix(prefix + line) == ("", expected)
 
 
+@pytest.mark.parametrize("data", ["-", '[meta@32473 sequenceId="1"][origin ip="10.0.0.1"]', "- \ufeff"])
+def test_a_line_of_syslog_has_its_host_and_program(data: str) -> None:
+    line, expected = LAYOUTS["[%d] %p %m (%c)"]
+    prefix = f"<30>1 2026-11-28T10:11:09.857Z host-1 kafka 7 - {data} ".replace("\ufeff ", "\ufeff")
+    assert split_prefix(prefix + line) == ("host-1 kafka", expected)
+
+
 def test_a_message_that_begins_with_brackets_or_a_colon_names_no_thread_and_no_logger() -> None:
     for message in ("[KafkaApi-1] Exception: x (kafka.server.KafkaApis)", "Registered: signal handlers (x)", LED):
         assert in_kafkas_layout(f"2026-11-28 15:41:09,857 INFO {message}") == f"{LOCAL} INFO {message}"
