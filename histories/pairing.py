@@ -79,8 +79,8 @@ def pair(events: pl.DataFrame, dialect: str) -> Paired:
         pl.col("place").alias("at"),
         *(name for name in names if name not in ("process", "f")),
     )
-    lone = [] if found.all() else [joined.filter(~found).select(events.columns)]
-    unpaired = pl.concat([open_invocations, *lone]).sort("place", maintain_order=True)
+    unmatched = [] if found.all() else [joined.filter(~found).select(events.columns)]
+    unpaired = pl.concat([open_invocations, *unmatched]).sort("place", maintain_order=True)
     more = [*left_out, *([moments] if len(moments) else [])]
     operations = pl.concat([operations, *more], how="diagonal") if more else operations
     return Paired(operations, unpaired.drop("pairing"), malformed)
