@@ -12,6 +12,7 @@ from ...models.arrays import Ints
 from ..extremes import least
 from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
 from ..timelines.facts import MS
+from .cleanup_policies import compacted_until
 from .marks import is_final_read
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in
@@ -103,7 +104,7 @@ def superseded_values(p: Partition) -> pl.DataFrame:
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
     removable = _tombstones(p).filter(~pl.col("value").is_in(_outlived_tombstones(p).implode()))
-    return pl.concat([replaced_values(p).filter("surely").select("value", "since"), removable])
+    return pl.concat([_removed_if_replaced(p).filter("surely").select("value", "since"), removable])
 
 
 def _outlived_tombstones(p: Partition) -> pl.Series:
@@ -138,7 +139,12 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
         return pl.concat([replaced_values(p).select("value", "since"), _tombstones(p)])
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
-    return replaced_values(p).filter(~pl.col("surely")).select("value", "since")
+    return _removed_if_replaced(p).filter(~pl.col("surely")).select("value", "since")
+
+
+def _removed_if_replaced(p: Partition) -> pl.DataFrame:
+    """The `replaced_values` that a later record may have replaced while the topic was compacted."""
+    return replaced_values(p).filter(pl.col("since") <= compacted_until(p))
 
 
 def _tombstones(p: Partition) -> pl.DataFrame:

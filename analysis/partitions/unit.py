@@ -12,6 +12,7 @@ from ...histories.evidence.tables import METADATA, STATE_LOGS, empty
 from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
+from .cleanup_policies import with_recorded_policies
 from .collected_copies import with_copies
 from .common import Common
 from .coordinators import confirmed_producers, final_transactions, since_creation
@@ -74,7 +75,8 @@ def _native(
     **about: Any,
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
-    settings, context = common.settings, common.context
+    settings = with_recorded_policies(common.settings, topic, whole, common.shared)
+    common, context = common._replace(settings=settings), common.context
     logs = collected_logs(topic, partition, whole, settings, common.shared)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
