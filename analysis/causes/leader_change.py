@@ -23,7 +23,16 @@ from .replica_history import (
     snapshots_with_records,
     truncations,
 )
-from .writing_term import epoch_of_records, late_term, led_until, lost_by_restart, resumed_below, writing_term
+from .writing_term import (
+    began_after_acknowledgement,
+    epoch_of_records,
+    late_term,
+    led_until,
+    lost_by_restart,
+    replaced_leader,
+    resumed_below,
+    writing_term,
+)
 
 
 @dataclass(frozen=True)
@@ -80,17 +89,19 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     then, now = epoch_of_records(timeline, lost), _epoch_now(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
-    if old is not None and _began_after_acknowledgement(old, lost):
+    if old is not None and began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
-    leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
-    missing = (leader,) if old is None or old.leader is None else ()
+    leader = (f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})",)
+    missing = leader if old is None or old.leader is None else ()
     resumed = old is not None and now is None and resumed_below(timeline, old, lost)
     # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
     led_on = old is not None and then is None and now is not None and led_until(timeline, old, now)
+    if old is not None and then is None and (stale := replaced_leader(timeline, old, lost)) is not None:
+        return LeaderChange(stale, old)
     if old is not None and (now == old.epoch or resumed or led_on or (then is None and now is None)):
         lacked = ((now == old.epoch or led_on) and not resumed) or bool(_final_end_facts(timeline, old, lost))
         replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
-        stale = late_term(timeline, lost, replacing, lacked=lacked)
+        stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
         if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
             return LeaderChange(stale or old, replacing, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
@@ -99,14 +110,6 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         return LeaderChange(new, new)
     election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
-
-
-def _began_after_acknowledgement(term: Term, lost: Lost) -> bool:
-    """Whether the recorded leader of a term cannot have acknowledged the records, as it was elected later.
-
-    With a second of tolerance, as brokers log a little late.
-    """
-    return term.time is not None and lost.first_acked is not None and lost.first_acked < term.time - SECOND
 
 
 def _losing_term(
@@ -373,8 +376,10 @@ def isr_before_election(new: Term) -> list[Fact]:
     if not new.electable:
         return []
     if isr_fact := new.electable_fact:
-        was = "was" if new.leader in new.electable else "was not"
-        text = f"broker {new.leader} {was} in the ISR before its election: {listed(new.electable)}"
+        isr, leader = isr_fact.isr or frozenset(), new.leader
+        text = f"broker {leader} was {'' if leader in isr else 'not '}in the ISR before its election: {listed(isr)}"
+        if leader in new.electable - isr:
+            text = f"broker {leader} joined the ISR {listed(isr)} at its election, as a reassignment ended"
         source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
         return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.electable)]
     return [election.fact for election in new.elections if election.electable == new.electable]

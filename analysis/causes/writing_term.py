@@ -35,23 +35,45 @@ def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | Non
     return term
 
 
-def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool) -> Term | None:
+def began_after_acknowledgement(term: Term, lost: Lost) -> bool:
+    """Whether the recorded leader of a term cannot have acknowledged the records, as it was elected later.
+
+    With a second of tolerance, as brokers log a little late.
+    """
+    return term.time is not None and lost.first_acked is not None and lost.first_acked < term.time - SECOND
+
+
+def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool, now: int | None) -> Term | None:
     """The only term before `new` in which a leader acknowledged the records after its replacement; else None.
 
     lacked: whether the log of the new leader has another record of its epoch at the first lost offset, or ends there.
+    now: the epoch of the record that is at the offset now. If it is that of `new`, its leader wrote that record before
+    the next term, so its later starts do not matter.
     """
     if new.start is None or new.start > lost.first:
         return None
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
-    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked)]
+    following = [t.time for t in timeline.terms.values() if t.epoch > new.epoch and t.time is not None]
+    until = min(following, default=MAX_INT64) if now == new.epoch else MAX_INT64
+    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked, until)]
     return stale[-1] if len({term.leader for term in stale}) == 1 else None
 
 
-def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, lacked: bool) -> bool:
+def replaced_leader(timeline: Timeline, term: Term, lost: Lost) -> Term | None:
+    """The `late_term` if an earlier copy of a log has another record of `term` at the first lost offset; else None.
+
+    Later epochs may have replaced that record, too.
+    """
+    at = timeline.replica_logs.records.filter(offset=lost.first, leader_epoch=term.epoch)
+    has_others = at.filter(~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()).height > 0
+    return late_term(timeline, lost, term, lacked=True, now=term.epoch) if has_others else None
+
+
+def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, lacked: bool, until: int) -> bool:
     """Whether the leader of a term acknowledged the records in the time of a later term, and truncated them later.
 
     Without its truncation, the log of the new leader proves that this one did not acknowledge them. False if the new
-    leader may have lost records of its own.
+    leader may have lost records of its own by a start before `until` (ns).
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
@@ -62,7 +84,7 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     if has_learned or is_dead(timeline, stale.leader or "", sent, lost.last_acked, without_fences=True):
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
-    until = min((cut.time for cut in cuts if cut.time is not None), default=MAX_INT64)
+    until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
     starts = timeline.starts_of(new.leader)
     is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
     return is_known and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)

@@ -336,13 +336,17 @@ def _leader_changes(builder: Builder) -> None:
     """Adds to each term what other log lines show of its election: the ISR before it, or a leader from outside the ISR.
 
     The ISR before an election is that of the previous partition epoch (zkVersion), which counts every change of leader
-    or ISR.
+    or ISR. A leader that begins with others of that ISR joined it by the same change, as a reassignment that ends makes
+    it: after an unclean election the leader is alone in the ISR.
     """
     terms = [builder.terms[epoch] for epoch in sorted(builder.terms)]
     for term in terms:
         recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
         if term.electable is None and recorded is not None:
-            term.electable, term.electable_fact = recorded.isr, recorded
+            before = recorded.isr or frozenset()
+            joined = (term.isr or frozenset()) & before - {term.leader}
+            term.electable = before | ({str(term.leader)} if joined else frozenset())
+            term.electable_fact = recorded
     for fact in builder.elected_outside_isr:
         time = fact.time
         led = [term for term in terms if term.leader == fact.broker]

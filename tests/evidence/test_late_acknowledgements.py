@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from logjudge.analysis.causes import explain_loss
 
-from .replica_texts import logs
-from .timelines import BEGAN, epochs, lost, metadata, server_log, timeline
+from .replica_texts import joined, logs
+from .timelines import BEGAN, CUT, epochs, lost, metadata, server_log, timeline
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 
@@ -17,6 +17,9 @@ REGISTERED = {"brokerId": 2, "logDirs": "a"}
         ("1: 0a 1x@1\n2: 0a 1x@1", [], "single-ack-failover"),  # another record of epoch 1
         ("1: 0a\n2: 0a", [], "single-ack-failover"),  # the log of the leader ends there
         ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED)], "unknown"),  # the new leader may have lost a record of its own
+        # It wrote the record of epoch 1 before it was replaced.
+        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, {"leader": 1}), (18, REGISTERED)], "single-ack-failover"),
+        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED), (18, {"leader": 1})], "unknown"),
         ("1: 0a\n2: 0a", [(17, {"leader": 1})], "unknown"),
     ],
 )
@@ -43,3 +46,18 @@ def test_an_isolated_leader_acknowledged_what_its_successor_lacks_two_epochs_lat
     assert cause() == "single-ack-failover"
     assert cause(events=()) == "single-ack-failover"  # it wrote nothing in the first of the two epochs
     assert cause((20, REGISTERED)) == "unknown"  # it may have lost a record of its own
+
+
+@pytest.mark.parametrize(
+    ("copied", "cause"), [("2: 0a 1y@1", "single-ack-failover"), ("2: 0a", "unknown"), ("2: 0a 1y", "unknown")]
+)
+def test_an_earlier_copy_shows_what_the_successor_had_before_another_election(copied, cause):
+    """Broker 2 leads from 4 s and wrote y. Broker 3 was elected uncleanly at 20 s, after which x is at that offset."""
+    elects_3 = (20, {"leader": 3, "isr": [3], "leaderRecoveryState": 1})
+    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), elects_3)
+    tables = {**joined(logs(copied, "s"), logs("3: 0a 1x@2")), "epochs": epochs(("3", 0, 0), ("3", 2, 1))}
+    began = server_log("2", (4, BEGAN % (2, 1, 1, 1, "2")))
+    about = {"snapshots": ("s", ""), "times": {"s": 18 * 1_000_000_000}}
+    cut = server_log("1", (5, CUT % 1))
+    explained = explain_loss(timeline(tables, about, meta, [began, cut], leader="3"), lost(acks="1", at=4.2))
+    assert explained.cause == cause, explained
