@@ -1,16 +1,17 @@
 """single-ack-failover: a leader acknowledged records with acks=1 and was replaced before its followers fetched them.
 
-Needs: all lost records were acknowledged with acks=1; another broker was elected cleanly (it was in the ISR before, or
-the configuration permits no unclean election) and its epoch began at or below the lost offsets, or the old leader
-truncated them to its log; and the new leader neither led with them before nor lost its own tail by a restart in
+Needs: all lost records were acknowledged with acks=1, and no consumer had read them (the replicas in the ISR have what
+consumers read); another broker was elected cleanly (it was in the ISR before, or the configuration permits no unclean
+election and no report shows that it had left the ISR) and its epoch began at or below the lost offsets, or the old
+leader truncated them to its log; and the new leader neither led with them before nor lost its own tail by a restart in
 between. In a log without leader epochs, a record that was acknowledged at the first lost offset shows that the new
 leader lacked the lost ones, and its server.log that it had not truncated them.
 """
 
 from __future__ import annotations
 
-from ..timelines.facts import chain
-from ..timelines.timeline import Timeline
+from ..timelines.facts import SECOND, chain
+from ..timelines.timeline import Term, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     LeaderChange,
@@ -23,6 +24,7 @@ from .prevention import acks_all_measures
 from .replica_history import (
     death_facts,
     facts_never_truncated,
+    isr_at,
     may_have_lost_tail,
     reasons_absent,
     return_facts,
@@ -35,9 +37,9 @@ REMEDY = "acks=all with min.insync.replicas=2."
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether a clean election lost records that the old leader acknowledged with acks=1 before others had them."""
-    if lost.acks and "1" not in lost.acks:
+    if lost.acks and lost.acks != {"1"}:
         return NOT_THE_CASE
-    if lost.acks != {"1"}:
+    if not lost.acks:
         return needs("the acks setting with which the records were acknowledged (a client history, or run.json)")
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
@@ -48,12 +50,17 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE  # the new leader had the records, and lost them itself
     if old is None:
         return needs(*(change.missing or ["the leaders before and after the loss"]))
-    clean = in_isr_before_election(new) or clean_by_configuration(timeline, new.time)
+    clean = in_isr_before_election(new)
+    if not clean and not _had_left_isr(timeline, new):
+        clean = clean_by_configuration(timeline, new.time)
     if not clean:
         return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
             "(__cluster_metadata, state-change.log, or the topic's configuration)"
         )
+    if lost.read:
+        have = "although all replicas in the ISR have what consumers read"
+        return needs(f"why broker {new.leader} lacked records that consumers had read, {have}")
     lacked = facts_leader_lacked_records(timeline, change, lost)
     if not lacked:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
@@ -81,6 +88,15 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, acks_all_measures(timeline, lost))
+
+
+def _had_left_isr(timeline: Timeline, new: Term) -> bool:
+    """Whether the last ISR that was reported before an election lacks the broker that was elected.
+
+    Then an operator may have elected it: kafka-leader-election.sh ignores the topic's configuration (KIP-460).
+    """
+    reported = isr_at(timeline, None if new.time is None else new.time - SECOND)
+    return bool(reported) and new.leader not in reported
 
 
 def _led_with_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:

@@ -1,0 +1,56 @@
+"""Losses of acks=1 that an election explains only if the new leader was elected from the ISR."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .timelines import AFTER, BEGAN, TWO_LEADS, lost, server_log, timeline
+
+UNCLEAN = "unclean.leader.election.enable"
+LED = "INFO [Partition orders-0 broker=1] ISR updated to {}  and version updated to 3 (kafka.cluster.Partition)"
+# Broker 1 reported the ISR at 3 s; broker 2 began to lead at 9 s. There is neither a metadata log nor a controller's.
+BEGINS_2 = server_log("2", (9, BEGAN % (2, 1, 1, 5, "2")))
+
+
+def explained(isr, records=None, config=None):
+    shrunk = server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (3, LED.format(isr)))
+    held = timeline(AFTER, events=[shrunk, BEGINS_2], config={UNCLEAN: False} if config is None else config)
+    return explain_loss(held, records or lost("1"))
+
+
+@pytest.mark.parametrize(("isr", "cause"), [("1,2", "single-ack-failover"), ("1", "unknown")])
+def test_the_configuration_proves_no_clean_election_of_a_broker_that_had_left_the_isr(isr, cause):
+    """kafka-leader-election.sh elects it whatever the topic's setting is."""
+    found = explained(isr)
+    assert found.cause == cause, found
+    if cause == "unknown":
+        assert any("whether broker 2 was in the ISR when it was elected" in item for item in found.missing)
+
+
+@pytest.mark.parametrize(("read", "cause"), [(None, "single-ack-failover"), (0, "single-ack-failover"), (1, "unknown")])
+def test_a_leader_from_the_isr_has_what_consumers_read(read, cause):
+    found = explain_loss(timeline(AFTER, meta=TWO_LEADS), replace(lost("1"), read=read))
+    assert found.cause == cause, found
+    assert any("consumers had read" in item for item in found.missing) == (cause == "unknown")
+
+
+def test_records_of_which_some_had_acks_all_miss_no_setting():
+    found = explain_loss(timeline(AFTER, meta=TWO_LEADS), replace(lost("1"), acks=frozenset({"1", "all"})))
+    assert found.cause == "unknown"
+    assert not any("acks setting" in item for item in found.missing)
+
+
+@pytest.mark.parametrize(("isr", "cause"), [("2,3", "single-ack-failover"), ("2", "unclean-election")])
+def test_a_leader_that_a_reassignment_brought_into_the_isr_is_not_unclean(isr, cause):
+    """By the brokers' logs alone. Broker 2 led as the reassignment ended, with broker 3 that had been in the ISR."""
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,3")), (3, LED.format("1,3"))),
+        server_log("2", (9, BEGAN % (2, 1, 1, 4, isr))),
+    ]
+    found = explain_loss(timeline(AFTER, events=events), lost("1"))
+    assert found.cause == cause, found
+    joined = "broker 2 joined the ISR [1, 3] at its election, as a reassignment ended"
+    assert (joined in [fact.sentence for fact in found.chain]) == (isr == "2,3")
