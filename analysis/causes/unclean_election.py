@@ -66,8 +66,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
-        others = f"{brokers(electable)}, which could have been elected in epoch {new.epoch}"
-        return needs(f"why {others}, lacked the records (server.log)")
+        return needs(_missing_of_electable(timeline, new, electable))
     had = had_records(timeline, new.leader, lost) or was_above(timeline, new.leader, lost)
     once_had = change.old_leader == new.leader or had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
@@ -121,9 +120,21 @@ def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> lis
     others = sorted((new.electable or frozenset()) - {new.leader})
 
     def lacked(other: str) -> bool:
-        return bool(short_log_facts(timeline, other, lost, lost.first)) or _returned_without(timeline, other, new, lost)
+        has_shrunk = bool(short_log_facts(timeline, other, lost, lost.first))
+        has_shrunk = has_shrunk or _returned_without(timeline, other, new, lost)
+        return has_shrunk and not still_had_records(timeline, other, lost)
 
     return others if all(map(lacked, others)) else []
+
+
+def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -> str:
+    """The missing evidence of replicas that lost the records and could have been elected instead."""
+    failed = [b for b in electable if any(fact.kind == "disk-failed" for fact in reasons_absent(timeline, b, new.time))]
+    if failed:
+        directory = "the log directory" if len(failed) == 1 else "the log directories"
+        return f"whether {directory} of {brokers(failed)}, failed before epoch {new.epoch}, still had the records"
+    others = f"{brokers(electable)}, which could have been elected in epoch {new.epoch}"
+    return f"why {others}, lacked the records (server.log)"
 
 
 def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.writing_term import writing_term
 
-from .replica_texts import logs
+from .replica_texts import joined, logs
 from .timelines import (
     AFTER,
     BEGAN,
@@ -177,6 +177,26 @@ def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_s
     assert explained.cause == "unclean-election"
     shown = [fact.sentence for fact in explained.chain if fact.kind == "disk-failed"]
     assert shown == ["the log directory of orders-0 on broker 1 failed (/lab/disk2), so it is offline"] * is_shown
+
+
+@pytest.mark.parametrize(
+    ("copied", "cause"), [(True, "unclean-election"), (False, "unknown")], ids=["copied since", "lost with the disk"]
+)
+def test_a_disk_that_failed_before_an_unclean_election_may_have_had_the_records(copied, cause):
+    """Broker 1 lived on, was alone in the ISR, and later started with an empty disk."""
+    meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    created = "INFO Created log for partition orders-0 in /lab/disk2/orders-0 with properties {} (kafka.log.LogManager)"
+    log = server_log("1", (7, DISK_FAILED.format("orders-0")), (14, created))
+    faults = [fault("kill", "1", 12), fault("restart", "1", 13)]
+    tables, about = AFTER, {}
+    if copied:
+        tables = {**joined(logs("1: 0a 1b", "s"), AFTER), "epochs": AFTER["epochs"]}
+        about = {"snapshots": ("s", ""), "times": {"s": 11 * SECOND}}
+    found = explain_loss(timeline(tables, about, meta, [log], faults=faults), lost())
+    assert found.cause == cause, found
+    if not copied:
+        missing = "whether the log directory of broker 1, failed before epoch 1, still had the records"
+        assert missing in found.missing
 
 
 KILLED_AGAIN = (fault("restart", "1", 20), fault("kill", "1", 34), fault("restart", "1", 35))  # within a session
