@@ -51,10 +51,15 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None:
         return pl.repeat(False, len(sends), eager=True)
-    known = [(term.epoch, term.time) for term in timeline.terms.values() if not term.has_conflict]
-    terms = pl.DataFrame(known, {"leader_epoch": pl.Int32, "began": pl.Int64}, orient="row")
-    epochs = logs.epochs.filter(logs.is_of_leader).select(pl.col("leader_epoch").cast(pl.Int32), offset="start_offset")
-    dated_epochs = epochs.join(terms, on="leader_epoch", how="left").sort("offset", "leader_epoch")
+    known = [(term.epoch, term.time, term.start) for term in timeline.terms.values() if not term.has_conflict]
+    terms = pl.DataFrame(known, {"leader_epoch": pl.Int32, "began": pl.Int64, "start": pl.Int64}, orient="row")
+    epochs = logs.epochs.filter(logs.is_of_leader).select(pl.col("leader_epoch").cast(pl.Int32), "start_offset")
+    # A follower of a compacted log only has the first offset of the epoch that compaction left.
+    dated_epochs = (
+        epochs.join(terms, on="leader_epoch", how="left")
+        .with_columns(offset=pl.min_horizontal("start_offset", "start"))
+        .sort("offset", "leader_epoch")
+    )
     placed = sends.with_row_index("row").filter(is_written_once(p)).drop_nulls("offset").sort("offset")
     dated = placed.join_asof(dated_epochs, on="offset", check_sortedness=False)
     began, acked = pl.col("began"), pl.col("completed")

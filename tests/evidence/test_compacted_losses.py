@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import logjudge
+import polars as pl
 import pytest
+from logjudge.analysis.partitions.later_epochs import _is_of_later_epoch
 
 from .replica_texts import epochs, logs
-from .timelines import UNCLEAN, timeline
+from .timelines import SECOND, UNCLEAN, timeline
 
 
 def with_compacted_topic(source, folder, keys=7):
@@ -56,3 +59,14 @@ def test_an_epoch_begins_where_its_leader_began_it_and_not_where_a_follower_of_t
     assert [fact.sentence for fact in term.start_facts] == [
         "broker 2's leader-epoch-checkpoint at the end begins epoch 1 at offset 1"
     ]
+
+
+def test_a_record_above_the_start_of_a_later_epoch_is_truncated_though_compaction_left_nothing_there():
+    """Broker 1 fetched epoch 1 from broker 2 after compaction had removed its first records."""
+    tables = {**logs("1: 0a 5x@1\n2: 0a 5x@1"), "epochs": epochs(("1", 0, 0), ("1", 1, 5), ("2", 0, 0), ("2", 1, 1))}
+    held = timeline(tables, meta=UNCLEAN, leader="1")
+    nowhere = pl.DataFrame(schema={"value": pl.String})
+    partition = SimpleNamespace(replica_logs=held.replica_logs, timeline=held, elsewhere=nowhere)
+    sends = pl.DataFrame({"offset": [0, 1, 4, 5], "value": list("abcd"), "completed": 4 * [5 * SECOND]})
+    judged = sends.with_columns(other_since=pl.lit(None, pl.Int64))
+    assert _is_of_later_epoch(partition, judged).to_list() == [False, True, True, True]
