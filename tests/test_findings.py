@@ -244,6 +244,11 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
         # The cut took a copy with it that a consumer had read; its producer sent the record again (KIP-101 on 0.10.2).
         (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "inconsistent-offsets", "permitted"),
         (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "realtime-order", "permitted"),
+        (
+            "{p.acks=1} p:a@0 p:b@1 p:u~ c:<a@0,b@1,u@2 nemesis:kill q:x@1 end=2 final:<a@0,x@1",
+            "realtime-order",
+            "permitted",
+        ),
         (f"{COPY} q:x@1 q:y@2 d:<y@2,z@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "inconsistent-offsets", "violation"),
         # A producer aborted a record between the lost ones.
         (

@@ -135,12 +135,14 @@ def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition
     """The losses that also removed a finding's witness (an unacknowledged copy of a record that is not lost).
 
     The witness is the first value of the finding, at an offset behind the finding. An inconsistent-offsets finding that
-    overlaps a loss proves that other records replaced it there.
+    overlaps a loss proves that other records replaced it there. Or the final reads ended at or below it, and the
+    records of the finding were written where others were lost.
     """
     lost = {value for finding in findings if finding.rule == "lost-write" for value in finding.values}
     seen = [one for one in findings if RULES[one.rule].follows == "value" and not lost.issuperset(one.values[:1])]
     replaced = [(one, losses.overlapping(one)) for one in findings if one.rule == "inconsistent-offsets"]
-    if p is None or not seen or not replaced:
+    end = p.final.end if p is not None and p.final is not None and p.final.complete else MAX_INT64
+    if p is None or not seen or (not replaced and end == MAX_INT64):
         return {}
     copies = p.entries.filter(~pl.col("sent_ok"), pl.col("value").is_in({finding.values[0] for finding in seen}))
     witnesses = {}
@@ -148,7 +150,8 @@ def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition
         last = finding.last_offset if finding.last_offset is not None else MAX_INT64
         read = (pl.col("value") == finding.values[0]) & (pl.col("first_read_at") == finding.evidence[0].place)
         for offset in copies.filter(read, pl.col("offset") > last)["offset"]:
-            witnesses[finding.id] = [loss for other, of in replaced for loss in of if _holds(other, offset)]
+            held = [loss for other, of in replaced for loss in of if _holds(other, offset)]
+            witnesses[finding.id] = held or (losses.overlapping(finding) if offset >= end else [])
     return witnesses
 
 
