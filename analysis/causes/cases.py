@@ -305,6 +305,16 @@ def events_in_range(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFram
     return events.filter(within, f=f)
 
 
+def after_last_return(events: pl.DataFrame, missed: Missed) -> pl.DataFrame:
+    """The events since the group last stood at or below the first missed record; all of them if it never did.
+
+    What moved it past the records before does not matter: they were ahead of it again.
+    """
+    is_place = pl.col("f").is_in(["assign", "seek", "poll"]) & (pl.col("first_offset") <= missed.first)
+    rows = events.with_row_index("row").filter(is_place)["row"]
+    return events.slice(int(rows[-1]) + 1) if len(rows) else events
+
+
 @dataclass(frozen=True)
 class Repeated(TopicPartition):
     """A value at several offsets of one partition, with its producer."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from ..timelines.facts import Fact, ordered
-from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, events_in_range, needs
+from .cases import NOT_THE_CASE, Attempt, Event, Missed, Processes, after_last_return, events_in_range, needs
 
 CITATION = "auto.offset.reset; KIP-842 (richer offset reset strategies), KAFKA-12478 (added partitions)"
 REMEDY = "auto.offset.reset=earliest or none; or a commit for the group before its first start."
@@ -58,7 +58,7 @@ def find_reset(events: pl.DataFrame, missed: Missed, processes: Processes) -> Re
     if not assigned.height:
         return needs(f"the group's assignment of {missed.name}, and whether it had a committed offset")
     placing = pl.col("f").is_in(["assign", "seek", "poll", "commit"])
-    beyond = events.filter(placing, pl.col("first_offset") > missed.last)
+    beyond = after_last_return(events, missed).filter(placing, pl.col("first_offset") > missed.last)
     polls = beyond.filter(f="poll")
     # The group's position passed the records at the first event with a later offset.
     passed = beyond["time"].min()

@@ -13,7 +13,18 @@ from __future__ import annotations
 import polars as pl
 
 from ..timelines.facts import SECOND, ordered
-from .cases import NOT_THE_CASE, Attempt, Event, GroupPartition, Missed, Processes, Regression, events_in_range, needs
+from .cases import (
+    NOT_THE_CASE,
+    Attempt,
+    Event,
+    GroupPartition,
+    Missed,
+    Processes,
+    Regression,
+    after_last_return,
+    events_in_range,
+    needs,
+)
 
 CITATION = "Kafka's documentation of managing consumer groups (kafka-consumer-groups.sh --reset-offsets), KIP-122"
 REMEDY = "Offsets that are set to a record that the group has handled; a group.id of its own for each application."
@@ -22,7 +33,8 @@ PREVENTED_BY = ["setting the group's offset to the next record that its members 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, _: Processes) -> Attempt:
     """Whether a member was assigned an offset behind the records that no member had reached."""
-    beyond = events.filter(pl.col("first_offset") > missed.last).head(1).rows(named=True)
+    passing = after_last_return(events, missed)
+    beyond = passing.filter(pl.col("first_offset") > missed.last).head(1).rows(named=True)
     if not beyond or beyond[0]["f"] != "assign":
         return NOT_THE_CASE
     [assigned] = beyond

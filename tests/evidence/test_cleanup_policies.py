@@ -39,7 +39,7 @@ def test_a_record_was_compacted_while_the_topic_had_another_policy(tmp_path, pol
     assert (found["rule"].to_list() == []) == (verdict == "valid")
 
 
-def test_a_record_whose_key_was_sent_again_after_the_compaction_is_lost(tmp_path):
+def test_a_record_is_lost_if_its_key_was_sent_again_after_the_compaction(tmp_path):
     lines = LEADS.format(1) + SET.format("00", "compact") + SET.format("01", "delete")
     run = bundle(tmp_path, HISTORY, logs=[("1", lines)])
     lines = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]

@@ -1,0 +1,40 @@
+"""Records that a group missed after it had been beyond their offsets and had gone back below them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import explain_missed
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Missed
+from logjudge.analysis.timelines.facts import SECOND
+
+from .test_consumer_causes import copies
+
+# A client set the group to 900, behind the end of the log, so that the reset to the earliest offset moved it to 0.
+ALTERED = [("m1", "poll", 0, 9), ("m1", "commit", 10, None), ("m2", "assign", 900, None)]
+READ = [("m2", "poll", 0, 49), ("m2", "handle", 0, 49), ("m2", "commit", 50, None)]
+SKIPPED = [("m3", "poll", 60, 69), ("m3", "handle", 60, 69), ("m3", "commit", 70, None)]
+STORED = [("committed", 10, 1), ("committed", 900, 2), ("committed", 50, 5), ("removed", None, 6)]
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        # The group was deleted, and came back without an offset.
+        ([*ALTERED, *READ, ("m3", "assign", None, None), *SKIPPED], "committed-offset-vanished"),
+        ([*ALTERED, *READ, ("m3", "assign", 50, None), *SKIPPED], "unknown"),
+        # A seek took it back.
+        (
+            [*ALTERED, ("m2", "seek", 0, None), *READ, ("m3", "assign", None, None), *SKIPPED],
+            "committed-offset-vanished",
+        ),
+        # It never went back: the client's commit skipped them.
+        ([*ALTERED, ("m2", "poll", 900, 910)], "offsets-altered"),
+    ],
+)
+def test_the_last_time_that_a_group_passed_the_records_explains_them(events, cause):
+    rows = [(at * SECOND, at, *event) for at, event in enumerate(events)]
+    missed = Missed("x", 0, "g", 50, 59, 10, copies=copies(*STORED))
+    config = {name: {"auto.offset.reset": policy} for name, policy in (("m2", "earliest"), ("m3", "latest"))}
+    found = explain_missed(pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row"), missed, config)
+    assert found.cause == cause, found
