@@ -105,6 +105,9 @@ def test_one_event_is_one_incident_whatever_would_have_prevented_its_parts() -> 
     first, second = "unclean.leader.election.enable=false", "min.insync.replicas=2"
     (incident,) = joined([of_partition(0, prevented_by=[second, first]), of_partition(1, prevented_by=[first])])
     assert incident.prevented_by == (first, f"for some of the records {second}")
+    more = f"acks=all together with {second}"  # where one of the topics has min.insync.replicas=2
+    (incident,) = joined([of_partition(0, prevented_by=["acks=all"]), of_partition(1, prevented_by=[more])])
+    assert incident.prevented_by == (more,)
 
 
 def test_many_findings_without_a_loss_have_the_facts_of_the_first_ones() -> None:

@@ -16,6 +16,9 @@ from .surviving_records import still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"
 SEPARATE = "replicas that do not fail together (broker.rack)"
+ALL = "acks=all"
+ALL_OF_TWO = "acks=all together with min.insync.replicas=2"
+INCLUDED = {ALL_OF_TWO: ALL}  # measure -> what it is where the rest of it is configured
 
 CHECKSUMS = "file systems or disks that verify checksums"
 
@@ -103,7 +106,7 @@ def _replication(timeline: Timeline) -> int | None:
 
 def acks_all_measures(timeline: Timeline, lost: Lost) -> list[str]:
     """acks=all, with min.insync.replicas=2 unless it is configured: without it the leader alone may acknowledge."""
-    return ["acks=all" if requires_followers(timeline, lost) else "acks=all together with min.insync.replicas=2"]
+    return [ALL if requires_followers(timeline, lost) else ALL_OF_TWO]
 
 
 def flush_measures(timeline: Timeline) -> list[str]:

@@ -28,6 +28,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, Finding
 from ..causes.cases import LOSSES, UNKNOWN, LostRange
+from ..causes.prevention import INCLUDED
 from ..finding_order import rank, worst_first
 from ..timelines.facts import SECOND, Fact
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
@@ -245,8 +246,9 @@ def _measures(group: _Group) -> tuple[str, ...]:
     """Measures that would have prevented the event. Those that only help some records come last, marked as such."""
     of_parts = [one.prevented_by for one in group.explanations if one.prevented_by]
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
-    whole = [measure for measure in measures if all(measure in part for part in of_parts)]
-    return *whole, *(f"for some of the records {measure}" for measure in measures if measure not in whole)
+    whole = [one for one in measures if all(one in part or INCLUDED.get(one) in part for part in of_parts)]
+    rest = [one for one in measures if one not in {*whole, *map(INCLUDED.get, whole)}]
+    return *whole, *(f"for some of the records {measure}" for measure in rest)
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
