@@ -27,7 +27,7 @@ from .rules.torn import torn_transaction
 from .summary import summarise
 from .transactions.dependencies import dependencies
 from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
-from .verdict.severity import findings_of
+from .verdict.consequences import findings_of
 
 
 @dataclass

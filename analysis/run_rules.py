@@ -17,7 +17,7 @@ from .rules import RULES
 from .rules.cycles import CyclesByType, judge_cycles
 from .rules.torn import judge_torn
 from .summary import counts_of
-from .verdict.severity import with_configured_severity
+from .verdict.consequences import with_configured_severity
 
 MAX_DRAWN = 6  # cycles of a run
 

@@ -28,7 +28,7 @@ from .transactions.cycles import cycles_of, join_cycles
 from .transactions.keys import judge_keys, without_repeated
 from .transactions.txn_history import TxnHistory, history_of, outcome_counts
 from .transactions.version_edges import Versions, dependencies_of, edges_of
-from .verdict.severity import with_configured_severity
+from .verdict.consequences import with_configured_severity
 
 MAX_COMPONENTS = MAX_PERMITTED  # of a type of cycle: each has one finding, and the last has the count of the others
 

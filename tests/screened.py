@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 from logjudge.analysis.engines import local
 from logjudge.analysis.results import Results
-from logjudge.analysis.screened_batches import screen_batch
 from logjudge.analysis.screening import screen
 from logjudge.histories.bundle import Run
 
@@ -36,7 +35,7 @@ def screened(run: Run) -> Screening:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "MIN_PARTITIONS", 1)
         patch.setattr(screen, "MAX_DRAWN", 0)
-        found = [screen_batch(small, (), gathered.common) for small in gathered.small]
+        found = [screen.screen_batch(small, (), gathered.common) for small in gathered.small]
     summaries = {_key(one): without_figures(one) for batch in found for one in batch.summaries}
     return Screening(summaries, {tuple(unit): rules for batch in found for unit, rules in batch.unproved.items()})
 

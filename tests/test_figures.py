@@ -24,7 +24,7 @@ from logjudge.analysis.figures.windows import windows
 from logjudge.analysis.kernel import judge
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.timelines.fault_kinds import STOPS
-from logjudge.analysis.verdict.severity import findings_of
+from logjudge.analysis.verdict.consequences import findings_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, Finding, complete, without_key

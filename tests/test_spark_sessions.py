@@ -15,12 +15,11 @@ from typing import Any
 
 import pytest
 from logjudge.analysis import kernel
-from logjudge.analysis.engines.spark import connecting, driver_files, shipping, worker_package
+from logjudge.analysis.engines.spark import connecting, driver_files, worker_package
 from logjudge.analysis.engines.spark import session as sessions
 from logjudge.analysis.engines.spark.connecting import cluster_errors, refuse_unreachable
-from logjudge.analysis.engines.spark.driver_files import driver_folder
+from logjudge.analysis.engines.spark.driver_files import driver_folder, ship_code, write_code_archive
 from logjudge.analysis.engines.spark.plan import tasks_of
-from logjudge.analysis.engines.spark.shipping import ship_code, write_code_archive
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import ClusterError, InputError, MissingComponentError
 from notation import parse
@@ -135,7 +134,7 @@ def test_workers_use_their_installed_package_if_it_is_the_same(tmp_path: Path) -
 
 def test_workers_unpack_the_shipped_package_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Sessions find it under the same path, so that compiled code, which lies beside it, is found too."""
-    monkeypatch.setattr(shipping, "digest_of", lambda _: "0" * 64)
+    monkeypatch.setattr(driver_files, "digest_of", lambda _: "0" * 64)
     archives = [tmp_path / "one.zip", tmp_path / "two.zip"]
     write_code_archive(archives[0])
     write_code_archive(archives[1])
@@ -156,7 +155,7 @@ def test_workers_unpack_the_shipped_package_once(monkeypatch: pytest.MonkeyPatch
 def test_workers_take_no_code_from_a_folder_that_others_can_write(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shipping, "digest_of", lambda _: "1" * 64)
+    monkeypatch.setattr(driver_files, "digest_of", lambda _: "1" * 64)
     write_code_archive(tmp_path / "code.zip")
     (tmp_path / "logjudge").mkdir()
     (tmp_path / "logjudge").chmod(0o777)

@@ -25,11 +25,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     polled = events_in_range(events, "poll", missed)
     handled = (pl.col("first_offset") <= missed.first) & (pl.col("last_offset") >= missed.last)
     # With `earlier` the members' polls are of other records, which had the offsets before.
-    if (
-        missed.earlier is not None
-        or not polled.height
-        or events_in_range(events, "handle", missed).filter(handled).height
-    ):
+    are_handled = events_in_range(events, "handle", missed).filter(handled).height > 0
+    if missed.earlier is not None or not polled.height or are_handled:
         return NOT_THE_CASE
     poll = polled.row(0, named=True)
     commits = events.filter(pl.col("first_offset") > missed.last, pl.col("time") >= poll["time"], f="commit")
@@ -122,7 +119,6 @@ def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event
 def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:
     offsets = f"{span(missed.first, missed.last)} of {missed.name}"
     records = f"no member of group {missed.group} had handled {offsets} ({plural(missed.count, 'record')})"
-    if end["f"] == "crash":
-        return Fact(f"{end['process']} crashed, and {records}", "crashed", end["time"], place=end["place"])
-    text = f"{end['process']} took over {missed.name}, {poll['process']} did nothing more there, and {records}"
+    took_over = f"took over {missed.name}, {poll['process']} did nothing more there"
+    text = f"{end['process']} {'crashed' if end['f'] == 'crash' else took_over}, and {records}"
     return Fact(text, "crashed", end["time"], place=end["place"])

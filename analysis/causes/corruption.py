@@ -59,7 +59,9 @@ def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = T
     logs = timeline.replica_logs
     if logs.damage.is_empty() and not (is_loss and logs.missing):
         return NOT_THE_CASE  # returns early, as a finding may call this once for each of its offsets
-    damage = ((name, _damage(timeline, name, lost, is_loss)) for name in reversed(logs.snapshots))
+    batches = ((name, _damaged_batches(timeline, name, lost)) for name in reversed(logs.snapshots))
+    # Of a loss, missing segments are damage, too.
+    damage = ((name, rows + (_missing_segments(timeline, name, lost) if is_loss else [])) for name, rows in batches)
     snapshot, damaged = next((found for found in damage if found[1]), ("", []))
     if not damaged:
         return NOT_THE_CASE
@@ -83,11 +85,6 @@ def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = T
     measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
     is_missing = row["kind"] == MISSING
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)
-
-
-def _damage(timeline: Timeline, snapshot: str, lost: Lost, is_loss: bool) -> list[Row]:
-    """The damage of each broker's log in a snapshot that covers all lost offsets; of a loss also missing segments."""
-    return _damaged_batches(timeline, snapshot, lost) + (_missing_segments(timeline, snapshot, lost) if is_loss else [])
 
 
 def _damaged_batches(timeline: Timeline, snapshot: str, lost: Lost) -> list[Row]:

@@ -98,15 +98,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return_facts(timeline, old, lost, since),
     )
     was_cut = any(fact.kind == CUT for fact in rollback)
-    others = [*_other_replica_first(timeline, broker, lost, since), *second_replica(timeline)]
-    return Attempt(True, facts, [*(PREVENTED_CUT_BY if was_cut else PREVENTED_BY), *others])
-
-
-def _other_replica_first(timeline: Timeline, broker: str, lost: Lost, since: int | None) -> list[str]:
-    """Starting another broker first, if one was in the ISR and still had the records."""
-    others = sorted(isr_at(timeline, since) - {broker})
-    held = [other for other in others if still_had_records(timeline, other, lost)]
-    return [f"starting broker {held[0]}, in sync and with the records, before broker {broker}"] if held else []
+    in_sync = sorted(isr_at(timeline, since) - {broker})
+    held = next((other for other in in_sync if still_had_records(timeline, other, lost)), None)
+    first = [f"starting broker {held}, in sync and with the records, before broker {broker}"] if held else []
+    measures = PREVENTED_CUT_BY if was_cut else PREVENTED_BY
+    return Attempt(True, facts, [*measures, *first, *second_replica(timeline)])
 
 
 def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -96,26 +96,15 @@ def _whole(timeline: Timeline, lost: Lost) -> pl.DataFrame:
 
 def facts_of_leftovers(timeline: Timeline, lost: Lost) -> list[Fact]:
     """The facts that folders beside the brokers' logs (leftover_folders.py) still have lost records."""
-    return [
-        Fact(
-            f"the folder {folder} of broker {broker} still has {_how_many(records, lost)} (kafka-dump-log.sh"
-            " --print-data-log)",
-            "leftover",
-            source=file,
-            byte=byte,
-            partition=lost.name,
-            broker=broker,
-            offset=offset,
-        )
-        for folder, broker, file, byte, offset, records in _lost_records(timeline.replica_logs.leftovers, lost)
-        .group_by("folder", maintain_order=True)
-        .agg(pl.col("broker", "file", "byte", "offset").first(), records=pl.col("offset").n_unique())
-        .iter_rows()
-    ]
-
-
-def _how_many(records: int, lost: Lost) -> str:
-    return "the records" if records >= lost.count else f"{records:,} of these {plural(lost.count, 'record')}"
+    folders = _lost_records(timeline.replica_logs.leftovers, lost).group_by("folder", maintain_order=True)
+    first = pl.col("broker", "file", "byte", "offset").first()
+    facts = []
+    for folder, broker, file, byte, offset, count in folders.agg(first, pl.col("offset").n_unique().alias("n")).rows():
+        records = "the records" if count >= lost.count else f"{count:,} of these {plural(lost.count, 'record')}"
+        text = f"the folder {folder} of broker {broker} still has {records} (kafka-dump-log.sh --print-data-log)"
+        about = {"partition": lost.name, "broker": broker, "offset": offset}
+        facts.append(Fact(text, "leftover", source=file, byte=byte, **about))
+    return facts
 
 
 def _lost_records(leftovers: pl.DataFrame, lost: Lost) -> pl.DataFrame:

@@ -160,11 +160,6 @@ def isr_at_first_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[st
     return isr_at(timeline, lost.first_acked + SECOND) - _dead_before(timeline, lost.first_acked)
 
 
-def was_replicated_at_first(timeline: Timeline, lost: Lost) -> bool:
-    """Whether the ISR had several brokers when the first of the records was acknowledged."""
-    return len(isr_at_first_acknowledgement(timeline, lost)) > 1
-
-
 def facts_log_vanished(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
     """The fact that a broker which had the first lost record later loaded its log without it, as from an empty disk.
 

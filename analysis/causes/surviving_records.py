@@ -41,8 +41,7 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
         return [f"why brokers {names}, all in the ISR, started again without the records (a power failure?)"]
     others = sorted(together - {last_leader})
     until = successor.time if successor else None
-    may_have_failed = all(_may_have_failed(timeline, member, lost, until) for member in others)
-    if last_leader not in together and not may_have_failed:
+    if last_leader not in together and not all(_may_have_failed(timeline, member, lost, until) for member in others):
         return []
     if any(still_had_records(timeline, member, lost) for member in others):
         return []

@@ -20,11 +20,11 @@ from ..partitions.unit import Tables
 from ..results import Results, to_frame
 from ..rules import DIALECTS
 from ..run_rules import judge_pieces, judge_whole_run
-from ..screened_batches import as_small, screen_batch
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
 from ..screening.retained import Condensed, Others, condense_range, together, with_others
+from ..screening.screen import as_small, screen_batch
 from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
     REFERRING_TABLES,

@@ -21,10 +21,10 @@ from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
 from ..results import Results
-from ..screened_batches import screen_batch
+from ..screening.screen import screen_batch
 from ..stages import Progress
 from ..timelines.facts import Fact
-from ..verdict.severity import findings_of
+from ..verdict.consequences import findings_of
 from ..wording import some
 
 MAX_NAMES = 12

@@ -28,11 +28,10 @@ from ...histories.evidence.tables import (
 from ...histories.tables import Schema, collect, complete
 from ..cached import cached_property
 from ..extremes import greatest
+from .header_damage import as_damage, epoch_damage, misplaced_batches, without_batches, without_epochs, wrong_epochs
 from .identical_batches import IDENTICAL
-from .misplaced_batches import as_damage, misplaced_batches, without_batches
 from .missing_logs import BASE_IN_NAME, LogTables, MissingLog, missing_logs
 from .tiered import without_remote_segments
-from .wrong_epochs import epoch_damage, without_epochs, wrong_epochs
 
 # Sends, as the rules on replicas and the causes take them. The columns from acks on are null where unknown.
 SENT_RECORDS: Schema = {

@@ -21,9 +21,8 @@ from ..partitions.ranges import ranges_in
 from ..partitions.truncated_sends import truncated_sends
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
-from .jepsen_absence import unless_left_out
 from .replica_absent import acknowledged_absent
-from .rule import Result, Row, Rule, distinct, finding, seconds, where
+from .rule import Result, Row, Rule, distinct, finding, seconds, unless_left_out, where
 from .send_evidence import (
     passed_over,
     proof_of_loss,

@@ -22,8 +22,7 @@ from ..partitions.truncated_sends import removed_records
 from ..wording import plural
 from . import jepsen_steps
 from .gone_sends import truncated_offsets
-from .jepsen_absence import unless_left_out
-from .rule import Result, Row, Rule, Unknown, finding, where
+from .rule import Result, Row, Rule, Unknown, finding, unless_left_out, where
 
 
 @once

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from inspect import cleandoc
 from typing import Any, Literal, NamedTuple, ParamSpec
 
@@ -12,6 +13,7 @@ import polars as pl
 
 from ...histories.references import Reference
 from ...histories.tables import Evidence, Finding
+from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.later_epochs import overwritten
 from ..partitions.observations import nameless
 from ..partitions.partition import Partition, once
@@ -117,6 +119,7 @@ class Judgement:
 
 
 Judge = Callable[[Partition], Judgement]
+Results = Callable[[Partition], Iterator[Result]]
 
 
 def judge_later(_: Partition) -> Judgement:
@@ -127,6 +130,29 @@ def judge_later(_: Partition) -> Judgement:
 def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:
     """The isolation levels that run.json does not set, among those of the processes."""
     return [MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.isolation(name) is None]
+
+
+def unless_left_out(results: Results) -> Results:
+    """Decorates a generator of results: if lines of the history were left out, its findings are unknown.
+
+    Each of these lines may be the poll that returned a value, or the assignment that moved a consumer. The lines after
+    a damaged last one may be missing, too.
+    """
+
+    @wraps(results)
+    def proved(p: Partition) -> Iterator[Result]:
+        if not has_left_out_lines(p):
+            yield from results(p)
+            return
+        found = list(results(p))
+        unknowns = [result for result in found if isinstance(result, Unknown)]
+        yield from unknowns
+        if len(unknowns) < len(found):
+            yield Unknown(
+                "lines of the history are missing or could not be read, so a poll or an assignment may be missing"
+            )
+
+    return proved
 
 
 @dataclass(frozen=True)
@@ -223,7 +249,7 @@ class Rule:
         """Whether only brokers' files show a breach: clients cannot see it."""
         return not BROKER_COUNTS.isdisjoint(self.needs)
 
-    def judged_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
+    def judged_by(self, results: Results) -> Rule:
         """Takes the generator that judges native histories: a decorator."""
         self.judges["native"] = self._collected(results)
         return replace(self, **_texts_in(results.__doc__))
@@ -233,7 +259,7 @@ class Rule:
         self.judges["native"] = LogsJudge(self._collected(results))
         return replace(self, **_texts_in(results.__doc__))
 
-    def judged_in_jepsen_by(self, results: Callable[[Partition], Iterator[Result]]) -> Rule:
+    def judged_in_jepsen_by(self, results: Results) -> Rule:
         """Takes the generator that judges histories of Jepsen: a decorator."""
         self.judges["jepsen"] = self._collected(results)
         return self

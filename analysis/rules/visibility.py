@@ -15,8 +15,18 @@ from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import numbered, plural, short, some, some_values
-from .jepsen_absence import unless_left_out
-from .rule import MissingSetting, Result, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
+from .rule import (
+    MissingSetting,
+    Result,
+    Rule,
+    Unknown,
+    distinct,
+    finding,
+    missing_isolation_levels,
+    seconds,
+    unless_left_out,
+    where,
+)
 
 _NOTHING = np.empty(0, dtype=np.int64)
 

@@ -1,22 +1,44 @@
-"""Links the findings of one event: a lost tail, the values that replaced it, and the reorderings that follow."""
+"""Weighs findings as configured, and links those of one event: a lost tail, and the reorderings that follow from it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
+from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, Finding
 from ...models.arrays import Ints
 from ..causes.cases import LOSSES
 from ..finding_order import is_consequence
 from ..partitions.partition import Partition
-from ..rules import RULES
+from ..rules import RULES, Judgement
 
 OF_RANGES = ("replica-divergence",)  # rules whose findings may span records that were never committed
+
+
+def findings_of(p: Partition, judgements: Mapping[str, Judgement]) -> list[Finding]:
+    """The findings of all rules in order, numbered within their rule, with severity and links as configured."""
+    generation = p.generation.number if p.generation and p.generation.count > 1 else None
+    findings = [
+        replace(
+            with_configured_severity(finding, p.settings), id=f"{rule}/{p.label}/{number}", topic_generation=generation
+        )
+        for rule, judgement in judgements.items()
+        for number, finding in enumerate(judgement.findings)
+    ]
+    return accept_consequences(link_consequences(findings, p), p)
+
+
+def with_configured_severity(finding: Finding, settings: Settings) -> Finding:
+    """The finding with its severity under --strict and --allow."""
+    severity = "violation" if settings.strict and finding.severity == "permitted" else finding.severity
+    is_allowed = bool({finding.rule, f"{finding.rule}:acks={finding.acks}"}.intersection(settings.allow))
+    is_accepted = severity == "violation" and is_allowed
+    return replace(finding, severity="permitted" if is_accepted else severity, is_accepted=is_accepted)
 
 
 def link_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:

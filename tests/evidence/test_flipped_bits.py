@@ -13,9 +13,8 @@ import pytest
 from logjudge import check
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.cases import lost_of
-from logjudge.analysis.replicas.misplaced_batches import misplaced_batches
+from logjudge.analysis.replicas.header_damage import misplaced_batches, wrong_epochs
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
-from logjudge.analysis.replicas.wrong_epochs import wrong_epochs
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.segments import read_segment

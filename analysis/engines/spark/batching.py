@@ -21,8 +21,8 @@ from ...partitions.unit import Tables
 from ...results import to_frame
 from ...rules.cycles import find_cycles
 from ...run_rules import judge_whole_run
-from ...screened_batches import as_small, screen_batch
 from ...screening.retained import OtherRows, Others
+from ...screening.screen import as_small, screen_batch
 from ..local import judge_stored
 from ..store import ObservationStore
 from ..threads import in_pool

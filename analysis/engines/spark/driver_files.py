@@ -8,14 +8,21 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....histories.scratch import scratch_folder
+from . import worker_package
+from .worker_package import CODE, FOLDERS, digest_of, files_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PREFIX = "logjudge-spark-"
 MAX_SHUTDOWN_S = 10  # for the JVM to stop by itself; it is killed afterwards
@@ -39,6 +46,27 @@ def _folders() -> ExitStack:
     stack = ExitStack()
     atexit.register(_stop_jvm_and_remove, stack)
     return stack
+
+
+def ship_code(session: SparkSession) -> None:
+    """Sends this package to workers; those that have the same files installed use their own.
+
+    They need its dependencies and the same version of Python.
+    """
+    archive = driver_folder() / "logjudge_code.zip"  # workers fetch it from there until the session ends
+    write_code_archive(archive)
+    session.addArtifacts(str(archive), pyfile=True)
+
+
+def write_code_archive(archive: Path) -> None:
+    """Writes a zip from which Python can import `logjudge`, by way of worker_package.py."""
+    roots = {"": Path(str(files("logjudge"))), **{name: Path(str(files(f"logjudge.{name}"))) for name in FOLDERS}}
+    sources = files_of(roots)
+    start = Path(worker_package.__file__).read_text().replace('DIGEST = ""', f'DIGEST = "{digest_of(sources)}"', 1)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("logjudge/__init__.py", start)
+        for name, path in sources:
+            packed.write(path, f"{CODE}/{name}")
 
 
 def use_own_local_dirs() -> None:

@@ -14,8 +14,7 @@ from uuid import uuid4
 
 from ....histories.errors import MissingComponentError, describe_error
 from .connecting import limit_retries, refuse_unreachable
-from .driver_files import driver_folder, interruptible_start, silence_py4j, use_own_local_dirs
-from .shipping import ship_code
+from .driver_files import driver_folder, interruptible_start, ship_code, silence_py4j, use_own_local_dirs
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -1,4 +1,4 @@
-"""Code of logjudge on a worker. shipping.py writes this module into the archive for workers as `logjudge/__init__.py`.
+"""Code of logjudge on a worker. driver_files.py writes this module into their archive as `logjudge/__init__.py`.
 
 numba keeps compiled code beside the source files, and an archive has a new path in each session. So executors would
 compile everything again, for some 20 s. This module lets Python import `logjudge` from a worker's installed package if
@@ -23,7 +23,7 @@ from pathlib import Path
 
 CODE = "logjudge_code"  # the folder of the archive with the package's files
 FOLDERS = ("analysis", "histories", "models")  # what workers need of the package, beside its own modules
-DIGEST = ""  # of the archive's files (`digest_of`); shipping.py sets it
+DIGEST = ""  # of the archive's files (`digest_of`); driver_files.py sets it
 MAX_AGE_S = 7 * 24 * 3600  # an unpacked folder is removed after no process has used it for this time
 _locks: list[int] = []  # held until the process ends
 

@@ -1,8 +1,8 @@
-"""Batches at the edges of segments with a base offset that does not fit between their neighbours in the log.
+"""Batches with a base offset or a leader epoch that does not fit their log: the CRC of a batch covers neither.
 
-The CRC of a batch does not cover its base offset. The reader of a segment finds an offset that does not fit between
-two batches of the same file (histories/evidence/batch_headers.py); the first and the last batch of a file have
-neighbours in other files, or one alone.
+The reader of a segment finds those that do not fit between two batches of the same file
+(histories/evidence/batch_headers.py); the first and the last batch of a file have neighbours in other files, or one
+alone. A leader epoch is wrong only if another replica has the same batch with one that fits.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from .missing_logs import BASE_IN_NAME, COPY
 
 _BEFORE_FIRST = (BASE_IN_NAME - 1).fill_null(-1)  # the offset before a log
 _BATCH = (*COPY, "file", "byte")  # columns that identify one copy of a batch
+_CONTENT = ("snapshot", "base_offset", "last_offset", "crc", "size")  # columns that replicas of a batch have in common
 _BASE, _LAST, _BEFORE, _AFTER = (pl.col(name) for name in ("base_offset", "last_offset", "before", "after"))
 _BEGINS_FILE = (_BASE == BASE_IN_NAME).fill_null(False)
 
@@ -118,3 +119,51 @@ def as_damage(misplaced: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
 def without_batches(rows: pl.DataFrame, misplaced: pl.DataFrame) -> pl.DataFrame:
     """The batches, or the records, without those of misplaced batches."""
     return rows.join(misplaced, on=list(_BATCH), how="anti", maintain_order="left")
+
+
+def wrong_epochs(batches: pl.DataFrame, epochs: pl.DataFrame) -> pl.DataFrame:
+    """The sound batches with a wrong leader epoch, with `right`, the epoch of the same batch in another replica.
+
+    An epoch fits a log if it does not decrease there, and if the entry of its leader-epoch-checkpoint that covers the
+    batch has it. Where both fit, each leader may have written the batch, which a producer had sent again: then the logs
+    diverge.
+    """
+    sound = batches.filter(pl.col("crc_ok").fill_null(False), pl.col("leader_epoch").is_not_null(), magic=2)
+    epoch = pl.col("leader_epoch")
+    differing = sound.group_by(_CONTENT).agg(differs=epoch.min() != epoch.max()).filter("differs")
+    if not differing.height:
+        return sound.clear().with_columns(right=epoch)
+    beside = [epoch.shift().alias("before"), epoch.shift(-1).alias("after")]
+    ordered = sound.sort(_BATCH).with_columns(value.over(COPY) for value in beside)
+    entries = epochs.sort("start_offset", "leader_epoch").select(*COPY, "start_offset", expected="leader_epoch")
+    suspects = ordered.join(differing, on=_CONTENT, how="semi").sort("base_offset")
+    dated = suspects.join_asof(
+        entries, left_on="base_offset", right_on="start_offset", by=list(COPY), check_sortedness=False
+    )
+    others = suspects.select(*_CONTENT, right="leader_epoch").unique()
+    pairs = dated.join(others, on=_CONTENT).filter(pl.col("right") != epoch)
+    wrong = pairs.filter(~_fits(epoch), _fits(pl.col("right"))).unique(_BATCH, keep="first", maintain_order=True)
+    return wrong.select(*batches.columns, "right")
+
+
+def _fits(epoch: pl.Expr) -> pl.Expr:
+    """Whether a batch may have an epoch, by its neighbours in the log and by the leader-epoch-checkpoint."""
+    is_in_order = (epoch >= pl.col("before").fill_null(epoch)) & (epoch <= pl.col("after").fill_null(epoch))
+    return is_in_order & (epoch == pl.col("expected").fill_null(epoch))
+
+
+def epoch_damage(wrong: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
+    """Rows of damage for batches with a wrong epoch."""
+    unknown = {name: pl.lit(None) for name in ("line", "first_offset", "last_offset")}
+    reason = pl.format(
+        "leader epoch {} does not fit the log; the same batch of another replica has {}", "leader_epoch", "right"
+    )
+    rows = wrong.with_columns(kind=pl.lit("order"), reason=reason, **unknown)
+    return rows.select(pl.col(name).cast(kind) for name, kind in damage.schema.items())
+
+
+def without_epochs(rows: pl.DataFrame, wrong: pl.DataFrame) -> pl.DataFrame:
+    """The batches, or the records, where the leader epoch of these batches is null."""
+    marked = rows.join(wrong.select(*_BATCH, is_wrong=True), on=_BATCH, how="left", maintain_order="left")
+    epoch = pl.when(pl.col("is_wrong").is_null()).then("leader_epoch")
+    return marked.with_columns(epoch.alias("leader_epoch")).drop("is_wrong")
