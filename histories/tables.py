@@ -251,6 +251,11 @@ class Evidence:
         """The evidence in a row of findings.parquet."""
         return Evidence(row["says"], source=row["source"], line=row["line"], byte=row["byte"])
 
+    @staticmethod
+    def in_file(sentence: str, row: dict[str, Any]) -> Evidence:
+        """The evidence at the line or byte of a row of brokers' files."""
+        return Evidence(sentence, source=row["file"], line=row.get("line"), byte=row.get("byte"))
+
     def located(self, locate: Locate) -> Evidence:
         """The evidence with the file and line of its place in the history."""
         return self if self.place is None else Evidence(self.sentence, None, *locate(self.place), self.byte)

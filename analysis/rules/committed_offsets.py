@@ -82,7 +82,7 @@ def _commits_in_broker_files(p: Partition, judged: list[str]) -> Iterator[Result
     for end in _leader_log_end(p) if len(last) else ():
         for row in last.filter(pl.col("offset") > end.offset).rows(named=True):
             commit = f"group {row['group']} committed {p.name}@{row['offset']}, its last committed offset"
-            proof = Evidence(f"commit of {row['offset']}", source=row["file"], byte=row["byte"])
+            proof = Evidence.in_file(f"commit of {row['offset']}", row)
             yield _beyond_end(p, commit, row["offset"], end, proof)
 
 

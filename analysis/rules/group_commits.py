@@ -172,7 +172,7 @@ def lost_commits(p: Partition, group: Group, commits: pl.DataFrame) -> Iterator[
         (row["offset"], last["offset"] - 1),
         [
             (f"commit of {last['offset']}", last["at"]),
-            Evidence(f"the last commit in the brokers' copies: {row['offset']}", source=row["file"], byte=row["byte"]),
+            Evidence.in_file(f"the last commit in the brokers' copies: {row['offset']}", row),
         ],
         processes=[last["process"]],
     )

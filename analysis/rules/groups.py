@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -125,16 +124,10 @@ def _doubts(
         yield ~is_known, [Unknown(f"lines that may be of {group} could not be read")]
 
 
-class _FirstPosition(NamedTuple):
-    """The offset at which a group began."""
-
-    offset: int
-    is_reset: bool  # auto.offset.reset chose it
-
-
-def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> _FirstPosition:
+def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[int, bool]:
+    """The offset at which a group began, and whether auto.offset.reset chose it."""
     if not len(polled):
-        return _FirstPosition(0, False)
+        return 0, False
     # Nothing was ever committed below a position that was set before the first poll.
     set_before = p.marks.filter(
         group.is_member
@@ -144,7 +137,7 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> _FirstP
         & pl.col("offset").is_not_null()
     )
     first, set_to = least(polled["offset"], 0), least(set_before["offset"], None)
-    return _FirstPosition(first, True) if set_to is None else _FirstPosition(min(set_to, first), set_to > first)
+    return (first, True) if set_to is None else (min(set_to, first), set_to > first)
 
 
 def _claimed_findings(

@@ -80,13 +80,13 @@ def _epochs_against_checkpoint(logs: ReplicaLogs, batches: pl.DataFrame) -> Iter
         row = {**run.row(0, named=True), "last_offset": run["last_offset"][-1]}
         batch = f"batches of epoch {row['leader_epoch']} at {span(row['base_offset'], row['last_offset'])}"
         entry = f"epoch {row['expected']} at offset {row['start_offset']}"
+        begins = f"epoch {row['expected']} begins at offset {row['start_offset']}"
         sentence = (
             f"{in_snapshot(row['snapshot'])} the leader-epoch-checkpoint of broker {row['broker']} for {logs.name}"
             f" begins {entry}, but the broker's log has {batch}"
         )
-        begins = f"epoch {row['expected']} begins at offset {row['start_offset']}"
-        entry_line = Evidence(begins, source=row["entry_file"], line=row["entry_line"])
-        yield _batch_finding(logs, sentence, row, batch, entry_line)
+        proof = Evidence(begins, source=row["entry_file"], line=row["entry_line"])
+        yield _batch_finding(logs, sentence, row, batch, proof)
 
 
 def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
@@ -99,20 +99,16 @@ def _epochs_with_two_leaders(logs: ReplicaLogs) -> Iterator[Finding]:
             logs,
             f"{brokers(names)} led {logs.name} in the same leader epoch {epoch}: {', '.join(claims.values())}",
             (min(offsets), max(offsets)),
-            [
-                Evidence(f"epoch {epoch}: {claims[name]}", source=row["file"], line=row["line"])
-                for name, row in leaders.items()
-            ],
+            [Evidence.in_file(f"epoch {epoch}: {claims[name]}", row) for name, row in leaders.items()],
             brokers=names,
         )
 
 
 def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evidence: Evidence) -> Finding:
     first, last = int(row["base_offset"]), int(row["last_offset"])
-    proof = [Evidence(batch, source=str(row["file"]), byte=row["byte"]), *evidence]
-    return finding(
-        logs, sentence, (first, last), proof, count=last - first + 1, brokers=[row["broker"]], snapshot=row["snapshot"]
-    )
+    proof = [Evidence.in_file(batch, row), *evidence]
+    about = {"brokers": [row["broker"]], "snapshot": row["snapshot"]}
+    return finding(logs, sentence, (first, last), proof, count=last - first + 1, **about)
 
 
 @Rule(
@@ -204,11 +200,8 @@ def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, val
 
 
 def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
-    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name)
-    return [
-        Evidence(f"{name} of {logs.name} is {row['offset']}", source=row["file"], line=row["line"])
-        for row in rows.iter_rows(named=True)
-    ]
+    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name).rows(named=True)
+    return [Evidence.in_file(f"{name} of {logs.name} is {row['offset']}", row) for row in rows]
 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:
@@ -239,10 +232,7 @@ def _receding_finding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
         f"broker {after['broker']}'s checkpointed high watermark of {logs.name} went back from {before['offset']}"
         f" ({in_snapshot(before['snapshot'])}) to {after['offset']} ({in_snapshot(after['snapshot'])})",
         (after["offset"], before["offset"] - 1),
-        [
-            Evidence(f"high-watermark is {row['offset']}", source=row["file"], line=row["line"])
-            for row in (before, after)
-        ],
+        [Evidence.in_file(f"high-watermark is {row['offset']}", row) for row in (before, after)],
         count=before["offset"] - after["offset"],
         brokers=[after["broker"]],
         snapshot=after["snapshot"],
@@ -294,7 +284,7 @@ def _damage(logs: ReplicaLogs, row: Row, severity: str) -> Finding:
         logs,
         f"{row['file']} at byte {row['byte']}: {row['reason']}",
         (first, last),
-        [Evidence(one["reason"], source=one["file"], byte=one["byte"], line=one["line"]) for one in row["copies"]],
+        [Evidence.in_file(one["reason"], one) for one in row["copies"]],
         count=last - first + 1 if first is not None and last is not None else 1,
         severity=severity,
         brokers=[row["broker"]],
@@ -308,12 +298,8 @@ def _batches_out_of_order(logs: ReplicaLogs) -> Iterator[Result]:
     odd = follows.filter(pl.col("base_offset") <= pl.col("before")).sort("snapshot", "broker", "file", "byte")
     for row in odd.iter_rows(named=True):
         batch = f"a batch of {span(row['base_offset'], row['last_offset'])} comes after offset {row['before']}"
-        sentence = f"{row['file']} at byte {row['byte']}: {batch}"
-        yield _batch_finding(logs, sentence, row, batch)
+        yield _batch_finding(logs, f"{row['file']} at byte {row['byte']}: {batch}", row, batch)
     for one in logs.missing:
-        if not one.is_hole or one.last is None:
-            continue
-        missing = span(one.first, one.last)
-        yield Unknown(
-            f"{missing} of broker {one.broker} {in_snapshot(one.snapshot)} are in no segment: {one.description}"
-        )
+        if one.is_hole and one.last is not None:
+            missing = f"{span(one.first, one.last)} of broker {one.broker} {in_snapshot(one.snapshot)}"
+            yield Unknown(f"{missing} are in no segment: {one.description}")

@@ -219,10 +219,10 @@ def _hanging_finding(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
     first_waiting = waiting.sort("offset").head(1).select("process", "value", "at").rows()
     known = txn.coordinated
     writes = f"producer {row['producer_id']} writes {where(p, first)}"
-    evidence = [Evidence(writes, source=row["file"], byte=row["byte"])]
+    evidence = [Evidence.in_file(writes, row)]
     if known is not None:
         record = f"transactional.id {known['transactional_id']}: {known['state']}"
-        evidence.append(Evidence(record, source=known["file"], byte=known["byte"]))
+        evidence.append(Evidence.in_file(record, known))
     open_in = p.producers.filter(logs.is_of_leader, pl.col("producer_id") == row["producer_id"], open_since=first)
     for at, file, byte in open_in.select("snapshot_offset", "file", "byte").rows():
         is_open = f"the producer snapshot at {where(p, at)} has it open since {first}"
@@ -362,7 +362,7 @@ def _finding(logs: ReplicaLogs, row: Row, run: pl.DataFrame) -> Result:
     earlier = f"epoch {row['highest']} at offset {row['highest_at']}"
     evidence = [
         Evidence(earlier, source=row["highest_file"], byte=row["highest_byte"]),
-        Evidence(f"epoch {row['producer_epoch']} at offset {first}", source=row["file"], byte=row["byte"]),
+        Evidence.in_file(f"epoch {row['producer_epoch']} at offset {first}", row),
     ]
     return finding(
         logs,

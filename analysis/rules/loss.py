@@ -23,12 +23,7 @@ from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .replica_absent import acknowledged_absent
 from .rule import Result, Row, Rule, distinct, finding, seconds, unless_left_out, where
-from .send_evidence import (
-    passed_over,
-    proof_of_loss,
-    unknown_ends,
-    unknown_sends,
-)
+from .send_evidence import passed_over, proof_of_loss, unknown_ends, unknown_sends
 
 
 @Rule(
@@ -81,16 +76,13 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Unknown if a line was left out.
     """
     outcomes = outcomes_of_sends(p)
-    if outcomes["doubtful"].any():
-        yield from unknown_sends(p, outcomes.filter("doubtful"))
+    yield from unknown_sends(p, outcomes)
     if len(p.unsure_ends):
         yield from unknown_ends(p, outcomes.filter(~pl.col("lost") & ~pl.col("in_final")))
     if not outcomes["lost"].any():
         return
     placed = outcomes.filter(pl.col("offset").is_not_null())
     lost = placed.filter(pl.col("lost"))
-    if not len(lost):
-        return
     present = placed.filter(~pl.col("lost")).select("offset", since="invoked")
     number = 0
     for event in events(lost, "value"):
@@ -156,8 +148,7 @@ def unseen(p: Partition) -> Iterator[Result]:
     if p.final is None:
         return
     outcomes = outcomes_of_sends(p)
-    if outcomes["doubtful"].any():
-        yield from unknown_sends(p, outcomes.filter("doubtful"))
+    yield from unknown_sends(p, outcomes)
     if not p.final.complete:
         return
     unread = outcomes.filter(pl.col("first_read").is_null())

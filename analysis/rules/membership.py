@@ -70,7 +70,7 @@ def _assigned_twice(p: Partition) -> Iterator[Finding]:
                 p,
                 f"generation {row['generation']} of group {row['group']} assigns {p.name} to {' and '.join(members)}",
                 (None, None),
-                [Evidence("the generation's record", source=row["file"], byte=row["byte"])],
+                [Evidence.in_file("the generation's record", row)],
             )
 
 
@@ -95,10 +95,7 @@ def _still_owned_finding(p: Partition, before: Row, row: Row) -> Finding:
         f"member {row['member']} of group {row['group']} owned {p.name} in epoch {row['generation']}, but"
         f" member {before['member']} had not revoked it",
         (None, None),
-        [
-            Evidence(f"{one['member']} owns it in epoch {one['generation']}", source=one["file"], byte=one["byte"])
-            for one in (before, row)
-        ],
+        [Evidence.in_file(f"{one['member']} owns it in epoch {one['generation']}", one) for one in (before, row)],
     )
 
 
@@ -207,10 +204,9 @@ def _processes_with_generation(p: Partition) -> list[str]:
     return sorted(p.marks.filter(pl.col("group_generation").is_not_null())["process"].unique())
 
 
-def _missing_groups(p: Partition) -> Iterator[MissingSetting]:
-    yield from (
-        MissingSetting(f"group.id of {name}") for name in _processes_with_generation(p) if not p.settings.group_of(name)
-    )
+def _missing_groups(p: Partition) -> list[MissingSetting]:
+    names = _processes_with_generation(p)
+    return [MissingSetting(f"group.id of {name}") for name in names if not p.settings.group_of(name)]
 
 
 def _unsure_generations(p: Partition, group: Group) -> str:

@@ -86,12 +86,18 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     is_damaged = pl.col("send").is_in(_in_damage(last, absent)["send"].implode())
     outdated = absent.filter(~is_damaged, pl.col("held").fill_null(False))
     if outdated.height:
+        where = "in no collected log"
+        if not outdated["everywhere"].any():
+            where = f"not in the log of broker {last.leader}, the leader"
         yield Unknown(
             f"the final reads of {logs.name} returned {plural(outdated.height, 'acknowledged record')} that"
-            f" {'is' if outdated.height == 1 else 'are'} {_where_absent(last, outdated)}, so the logs were copied"
-            " before the run ended, or changed after it"
+            f" {'is' if outdated.height == 1 else 'are'} {where}, so the logs were copied before the run ended, or"
+            " changed after it"
         )
-        absent = absent.filter(is_damaged | ~_is_outdated(last))
+        # These logs are too old to show what is behind their end, too.
+        end = last.judged(last.bounds)["end"].max()
+        is_old = pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
+        absent = absent.filter(is_damaged | ~is_old)
     erased, deleted = _maybe_erased(logs, absent, sends), absent.filter("maybe_removed").select("send")
     for which, cause, reason in (
         (erased, "compaction", ": a tombstone of the key was sent, and its offset is not known"),
@@ -226,12 +232,6 @@ def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     return absent.join(latest, on="key").filter(erased).select("send")
 
 
-def _is_outdated(last: _LastLogs) -> pl.Expr:
-    """Whether these logs are too old to show a send: the final reads returned it, or it is behind their end."""
-    end = last.judged(last.bounds)["end"].max()
-    return pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
-
-
 def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
     """The absent sends at damaged or missing offsets; those without an offset may be at missing ones."""
     schema = {"broker": pl.String, "first_offset": pl.Int64, "last_offset": pl.Int64}
@@ -256,11 +256,6 @@ def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
     count = plural(unsure.height, "acknowledged record")
     where = "in the collected logs" if unsure["everywhere"].any() else f"readable on broker {leader}, the leader"
     return f"{count} of {last.logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
-
-
-def _where_absent(last: _LastLogs, absent: pl.DataFrame) -> str:
-    is_elsewhere = not absent["everywhere"].any()
-    return f"not in the log of broker {last.leader}, the leader" if is_elsewhere else "in no collected log"
 
 
 def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -311,7 +306,7 @@ def _records_instead(last: _LastLogs, first: int | None) -> list[Evidence]:
     row = now.row(0, named=True)
     epoch = f" in leader epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     description = f"broker {row['broker']} has {quoted(row['value'])} at offset {first}, written{epoch}"
-    return [Evidence(description, source=row["file"], byte=row["byte"])]
+    return [Evidence.in_file(description, row)]
 
 
 def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
@@ -320,11 +315,7 @@ def _earlier(logs: ReplicaLogs, run: pl.DataFrame) -> list[Evidence]:
     if value is None:
         return []
     earlier = logs.records.filter(pl.col("snapshot") != logs.last, value=value)
+    text = "{} it was on broker {broker} at offset {offset}"
     return [
-        Evidence(
-            f"{in_snapshot(row['snapshot'])} it was on broker {row['broker']} at offset {row['offset']}",
-            source=row["file"],
-            byte=row["byte"],
-        )
-        for row in earlier.iter_rows(named=True)
+        Evidence.in_file(text.format(in_snapshot(row["snapshot"]), **row), row) for row in earlier.iter_rows(named=True)
     ]

@@ -52,11 +52,8 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
         for run in divergences(logs, snapshot):
             divergence = _divergence(logs, snapshot, run, sends, marks)
             yield _finding(logs, divergence, bounds)
-            if (
-                divergence.is_uncommitted
-                and not sends.height
-                and any(marks.get(name) is None for name in divergence.brokers)
-            ):
+            lacks_marks = any(marks.get(name) is None for name in divergence.brokers)
+            if divergence.is_uncommitted and not sends.height and lacks_marks:
                 yield Unknown(
                     f"replicas of {logs.name} differ, and neither a history nor a checkpointed high watermark shows"
                     " whether the records were committed"
@@ -202,10 +199,8 @@ def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence
     for broker in divergence.brokers:
         here = (pl.col("broker") == broker) & (pl.col("offset") == first)
         record = divergence.records.filter(here).row(0, named=True)
-        description = f"broker {broker} has at offset {first} "
-        description += (
-            f"value {quoted(record['value'])}" if record["control"] is None else f"a {record['control']} marker"
-        )
+        what = f"value {quoted(record['value'])}" if record["control"] is None else f"a {record['control']} marker"
+        description = f"broker {broker} has at offset {first} {what}"
         description += f", key {quoted(record['key'])}" if record["key"] is not None else ""
         description += f", epoch {record['leader_epoch']}" if record["leader_epoch"] is not None else ""
         description += f", timestamp {record['timestamp']}" if record["timestamp"] is not None else ""
@@ -213,5 +208,5 @@ def _evidence(divergence: Divergence, bounds: pl.DataFrame) -> Iterator[Evidence
         for end, mark in bounds.filter(broker=broker).select("end", "high_watermark").iter_rows():
             description += f"; its log ends at {end}"
             description += f"; its checkpointed high watermark is {mark}" if mark is not None else ""
-        yield Evidence(description, source=record["file"], byte=record["byte"])
+        yield Evidence.in_file(description, record)
     yield Evidence(f"the logs agree up to offset {first - 1}" if first > 0 else "the logs differ from the first offset")

@@ -68,20 +68,18 @@ def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
     return set(by_value.filter("without_id")["value"])
 
 
-def unknown_sends(p: Partition, doubtful: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:
-    """Sends that may be lost or not, and why."""
+def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:
+    """Sends that may be lost or not, and why (columns as in loss.outcomes_of_sends)."""
+    if not outcomes["doubtful"].any():
+        return
+    doubtful = outcomes.filter("doubtful")
     if p.final and doubtful["hidden_by_open_txn"].any():
         yield from missing_isolation_levels(p, p.final.processes)
-    if len(doubtful):
-        which = (
-            f"{plural(len(doubtful), 'acknowledged record')} of {p.name} ({some_values(doubtful['value'].to_list())})"
-        )
-        unread = "the final reads did not return " if p.final else "no read returned "
-        if p.final is None and doubtful["first_read"].count():
-            subject = f"{which} may be lost or not"
-        else:
-            subject = f"{unread}{which}, which may be lost or not"
-        yield Unknown(f"{subject}: {_why_doubtful(p, doubtful)}")
+    count, values = plural(len(doubtful), "acknowledged record"), some_values(doubtful["value"].to_list())
+    which = f"{count} of {p.name} ({values})"
+    if p.final is not None or not doubtful["first_read"].count():
+        which = f"{'the final reads did not return' if p.final else 'no read returned'} {which}, which"
+    yield Unknown(f"{which} may be lost or not: {_why_doubtful(p, doubtful)}")
 
 
 def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:
@@ -168,10 +166,7 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         return f"compaction may have removed {them}, if the log has a later record with the same key"
     if doubtful["hidden_by_open_txn"].any():
         hiding = describe_open_transaction(p, p.final.hides if p.final else MAX_INT64)
-        return f"{hiding} may hide {them} from the final reads{_held_by_leader(p, doubtful)}"
+        held = int(is_in_leaders_log(p, doubtful).sum())
+        of_them = f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""
+        return f"{hiding} may hide {them} from the final reads{of_them}"
     return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
-
-
-def _held_by_leader(p: Partition, doubtful: pl.DataFrame) -> str:
-    held = int(is_in_leaders_log(p, doubtful).sum())
-    return f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""

@@ -92,7 +92,7 @@ def _torn_finding(rows: pl.DataFrame) -> Finding:
     ]
     if state != ABSENT:
         decided = f"{short(first['value'])} at {here}@{first['first_offset']}, its marker at {here}@{first['marker']}"
-        evidence.append(Evidence(decided, source=first["file"], byte=first["byte"]))
+        evidence.append(Evidence.in_file(decided, first))
     return Finding(
         rule="torn-transaction",
         sentence=f"{records}, but {others}",

@@ -82,8 +82,8 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
             [
                 (f"process {row['writer']} fails to write {short(row['value'])}", row["written_at"]),
                 *(
-                    (f"process {reader} reads {short(row['value'])}", at)
-                    for reader, at in each.select("process", "at").iter_rows()
+                    (f"process {name} reads {short(row['value'])}", at)
+                    for name, at in each.select("process", "at").rows()
                 ),
             ],
             values=[row["value"]],
@@ -129,7 +129,9 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     In Jepsen histories: An operation of any outcome polled a value that none sent, though others sent to the key.
     Unknown if a line was left out. Jepsen's checker ends with an exception.
     """
-    if not len(p.possible_sends) and not _has_sends_elsewhere(p):
+    has_generations = p.generation is not None and p.generation.count > 1  # then sends may be those of another one
+    sent_to_topic = not has_generations and p.topic in p.context.filter(kind="sends to")["process"]
+    if not len(p.possible_sends) and not sent_to_topic:
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
     missing, is_doubtful = _missing_sends(p) if len(unsent) else ("", pl.lit(False))
@@ -178,12 +180,6 @@ def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
             values=[row["value"]],
             processes=readers,
         )
-
-
-def _has_sends_elsewhere(p: Partition) -> bool:
-    """Whether sends to other partitions of the topic are recorded, so that one to this partition would be, too."""
-    has_generations = p.generation is not None and p.generation.count > 1  # their sends may be those of another one
-    return not has_generations and p.topic in p.context.filter(kind="sends to")["process"]
 
 
 def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
