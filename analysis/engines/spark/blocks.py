@@ -24,17 +24,16 @@ from ..store import unpack as unpack
 if TYPE_CHECKING:
     from pyspark import Accumulator
 
+_TYPES = {"string": pa.string(), "int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+
+
+def schema_of(columns: str) -> pa.Schema:
+    """Arrow's schema of columns that are written as for Spark."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
+
+
 BLOCK = "kind string, topic string, partition int, name string, number long, payload binary"
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("name", pa.string()),
-        ("number", pa.int64()),
-        ("payload", pa.binary()),
-    ]
-)
+SCHEMA = schema_of(BLOCK)
 MAX_DEPENDENCIES = 1 << 18  # of a block: the JVM copies a payload several times, so a partition's may not fit into it
 BUCKETS = 16  # groups in which invocations and completions of different splits meet
 Batches = Iterator[pa.RecordBatch]  # what a task gets and yields

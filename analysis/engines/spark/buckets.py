@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.files import BLOCK_BYTES, Block, Split, blocks
-from .blocks import rows_in, to_batches
+from .blocks import rows_in, schema_of, to_batches
 from .fetching import by_split, line_blocks, text_of
 from .plan import one_each, splits_of, tasks_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROW = "kind string, bucket int, payload binary"
-SCHEMA = pa.schema([("kind", pa.string()), ("bucket", pa.int32()), ("payload", pa.binary())])
+SCHEMA = schema_of(ROW)
 Row = tuple[str, int, bytes]
 Payloads = dict[str, list[bytes]]  # of a bucket, by kind
 Judge = Callable[[int, Payloads], Iterator[Row]]  # gets a bucket

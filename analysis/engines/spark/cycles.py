@@ -19,7 +19,7 @@ from ....histories.settings import Settings
 from ...rules.cycles import CyclesByType, searches
 from ...transactions.cycles import cycles_in, cycles_of, join_cycles
 from ...transactions.windows import dependencies_within, join_windows, split_windows, windows_of
-from .blocks import Batches, GroupMap, pack, rows_in, to_batches, unpack
+from .blocks import Batches, GroupMap, pack, rows_in, schema_of, to_batches, unpack
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
 # Windows, dependencies or cycles of a search. The number is that of the dependencies, or the bucket of some of them.
 ROW = "search string, number long, payload binary"
-SCHEMA = pa.schema([("search", pa.string()), ("number", pa.int64()), ("payload", pa.binary())])
+SCHEMA = schema_of(ROW)
 
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, CyclesByType]:

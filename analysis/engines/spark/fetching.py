@@ -32,7 +32,7 @@ from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ...stages import Parts, pair_and_observe, read_evidence, read_split
 from . import text_blocks
-from .blocks import BLOCK, SCHEMA, Batches, blocks_of_parts, first_number, rows_in, unpack
+from .blocks import BLOCK, Batches, blocks_of_parts, first_number, rows_in, schema_of, unpack
 from .text_blocks import TEXT_BLOCK
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")  # what Spark's text sou
 # A home is a file, or a folder that is read as one. One Spark task gets all rows of a home: first the work to do there
 # (start -1), then the pieces of its files.
 STAGED = f"home string, path string, start long, size long, {BLOCK}"
-STAGED_SCHEMA = pa.schema(
-    [("home", pa.string()), ("path", pa.string()), ("start", pa.int64()), ("size", pa.int64()), *SCHEMA]
-)
+STAGED_SCHEMA = schema_of(STAGED)
 MIN_TASKS = 4  # that fetch files; large files get more
 Work = Callable[[dict[str, Any], Path], Iterator[pa.RecordBatch]]
 
@@ -100,11 +98,8 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     ]
     if tasks:
         # `run.stored` also has the empty files, for which Spark yields no row.
-        read_already = [
-            staged_row(file.home, file.name, 0, file.size, 0, file.content)
-            for file in run.stored
-            if file.content is not None
-        ]
+        read = [(file, file.content) for file in run.stored if file.content is not None]
+        read_already = [staged_row(file.home, file.name, 0, file.size, 0, content) for file, content in read]
         rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
         frames.append(run_on_staged_files(run.stored, rows, pieces, partial(_read_files, run.settings)))
     return union(frames)

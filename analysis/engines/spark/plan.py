@@ -125,8 +125,8 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
     if packed:
         parsing = text_blocks.tasks_of(packed, parallel_tasks(session))
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
-        blocks = text_blocks.decompress_files(rows, parsing)
-        frames.append(text_blocks.parse_text_blocks(blocks, parsing, run.settings, lines))
+        texts = text_blocks.decompress_files(rows, parsing)
+        frames.append(text_blocks.parse_text_blocks(texts, parsing, run.settings, lines))
     return union(frames)
 
 

@@ -20,14 +20,14 @@ from ...partitions.common import Common, common_of
 from ...partitions.offset_ranges import REST, by_range
 from ...partitions.unit import Tables
 from ...screening.range_facts import Rows, rows_of
-from .blocks import BLOCK, SCHEMA, Batches, pack, rows_in, to_batches, unpack
+from .blocks import BLOCK, Batches, pack, rows_in, schema_of, to_batches, unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 UNIT = ("topic", "partition")
 RANGED = BLOCK + ", range long"
-_RANGED = SCHEMA.append(pa.field("range", pa.int64()))
+_RANGED = schema_of(RANGED)
 _NO_UNIT = Unit("", -1)  # of blocks that all partitions share
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ....histories.files import SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
 from ....histories.settings import Settings
 from ...stages import read_block
-from .blocks import BLOCK, Batches, blocks_of_parts, first_number, rows_in
+from .blocks import BLOCK, Batches, blocks_of_parts, first_number, rows_in, schema_of, to_batches
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -23,17 +23,7 @@ if TYPE_CHECKING:
 
 # A block of a split (JSON). `data` is compressed; `size` is its uncompressed size in bytes.
 TEXT_BLOCK = "split string, task int, block int, first_line long, damage string, size long, data binary"
-_SCHEMA = pa.schema(
-    [
-        ("split", pa.string()),
-        ("task", pa.int32()),
-        ("block", pa.int32()),
-        ("first_line", pa.int64()),
-        ("damage", pa.string()),
-        ("size", pa.int64()),
-        ("data", pa.binary()),
-    ]
-)
+_SCHEMA = schema_of(TEXT_BLOCK)
 COMPRESSION = 10  # approximate compression ratio of histories
 _CODEC = "zstd"
 
@@ -65,20 +55,9 @@ def packed_rows(split: Split, found: Iterable[Block], tasks: int) -> Iterator[pa
     """TEXT_BLOCK rows of a split's blocks, dealt to the tasks one by one."""
     text = json.dumps(asdict(split))
     for number, block in enumerate(found):
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "split": text,
-                    "task": (split.number + number) % tasks,
-                    "block": number,
-                    "first_line": block.first_line,
-                    "damage": block.damage,
-                    "size": len(block.data),
-                    "data": pa.compress(block.data, _CODEC, asbytes=True),
-                }
-            ],
-            _SCHEMA,
-        )
+        task, data = (split.number + number) % tasks, pa.compress(block.data, _CODEC, asbytes=True)
+        row = (text, task, number, block.first_line, block.damage, len(block.data), data)
+        yield from to_batches([row], _SCHEMA)
 
 
 def _parse(settings: Settings, lines: Accumulator[int] | None, batches: Batches) -> Batches:
