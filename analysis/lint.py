@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -63,10 +64,10 @@ def lint(run: Run) -> Lint:
     return Lint(results.quarantine(), tuple(broken), (fast,) if fast and not has_wrong_unit else ())
 
 
-def _observations(gathered: Gathered) -> list[pl.DataFrame]:
-    """All sends, reads and marks, before small partitions are screened."""
+def _observations(gathered: Gathered, names: Iterable[str] = OBSERVED) -> list[pl.DataFrame]:
+    """All sends, reads and marks, or the tables with these names, before small partitions are screened."""
     read = [*gathered.units.values(), *gathered.small]
-    return [frame for tables in read for name in OBSERVED for frame in tables.get(name, ())]
+    return [frame for tables in read for name in names for frame in tables.get(name, ())]
 
 
 def times_going_back(gathered: Gathered) -> str:
@@ -84,8 +85,7 @@ def times_going_back(gathered: Gathered) -> str:
 def processes_with_overlapping_polls(gathered: Gathered) -> list[str]:
     """The processes that began a poll before their last one ended; sorted. Rules on consumers then find breaches."""
     columns = ("process", "at", "invoked", "completed")
-    read = [*gathered.units.values(), *gathered.small]
-    frames = [frame.filter(~pl.col("txn")).select(columns) for tables in read for frame in tables.get("reads", ())]
+    frames = [frame.filter(~pl.col("txn")).select(columns) for frame in _observations(gathered, ["reads"])]
     if not frames:
         return []
     polls = pl.concat(frames).unique().drop_nulls().sort("invoked", "at")

@@ -14,7 +14,7 @@ from .finding_order import SEVERITIES
 from .incidents.transaction_ends import with_causes_of_pieces
 from .results import to_frame
 from .rules import RULES
-from .rules.cycles import CyclesByType, judge_cycles
+from .rules.cycles import CyclesByType, Drawing, judge_cycles
 from .rules.torn import judge_torn
 from .summary import counts_of
 from .verdict.consequences import with_configured_severity
@@ -43,7 +43,7 @@ def judge_pieces(
         finding, explained = with_causes_of_pieces(finding, explanations)
         findings.append(finding)
         causes += explained
-    table, record = of_run(findings)
+    table, record = of_run([(finding, None) for finding in findings])
     return RunJudgement(table, {**record, "causes": [one.record() for one in causes]})
 
 
@@ -53,9 +53,16 @@ def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:
     return replace(with_configured_severity(finding, settings), id=of_rule)
 
 
-def of_run(findings: list[Finding], missing: Sequence[Any] = (), cycles: Sequence[dict[str, Any]] = ()) -> RunJudgement:
-    """The judgement with these findings, missing settings, and drawings of cycles."""
-    record = {"unjudged": {}, "missing settings": [*missing], "cycles": [*cycles]}
+def of_run(found: Sequence[tuple[Finding, Drawing | None]], missing: Sequence[Any] = ()) -> RunJudgement:
+    """The judgement with these findings, those of cycles with their drawings, and missing settings."""
+    findings = [finding for finding, _ in found]
+    drawings = [
+        {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
+        for finding, drawing in found
+        if drawing is not None
+    ]
+    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
+    record = {"unjudged": {}, "missing settings": [*missing], "cycles": drawings[:MAX_DRAWN]}
     return RunJudgement(to_frame(findings), {"findings": counts_of(findings), **record})
 
 
@@ -76,11 +83,5 @@ def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> Ru
     judged = judge_cycles(found, settings)
     rules = settings.rules or RULES
     chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
-    findings = [_with_id(finding, number, settings) for number, (finding, _) in enumerate(chosen)]
-    drawings = [
-        {"id": finding.id, "rule": finding.rule, "severity": finding.severity, **drawing}
-        for finding, (_, drawing) in zip(findings, chosen, strict=True)
-    ]
-    drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
-    missing = [[rule, setting] for rule, setting in judged.missing_settings if rule in rules]
-    return of_run(findings, missing, drawings[:MAX_DRAWN])
+    found = [(_with_id(finding, number, settings), drawing) for number, (finding, drawing) in enumerate(chosen)]
+    return of_run(found, [[rule, setting] for rule, setting in judged.missing_settings if rule in rules])

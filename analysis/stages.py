@@ -105,11 +105,9 @@ def pair_and_observe(number: int, blocks: Iterable[Parsed], settings: Settings, 
             parts.leave_out(pl.DataFrame(row, schema=QUARANTINED))
         recorded |= parts.recorded
         yield parts
-    last = Parts(unpaired=[complete(frame, PLACED_EVENTS) for frame in unpaired if len(frame)])
-    if recorded:
-        last.context.append(_context(recorded))
+    last = Parts(unpaired=[complete(frame, PLACED_EVENTS) for frame in unpaired if len(frame)], recorded=recorded)
     last.add("lines", lines - first_line)
-    yield last
+    yield _with_recorded(last)
 
 
 def _leave_out_unreadable(parts: Parts, quarantine: pl.DataFrame) -> None:
@@ -131,8 +129,11 @@ def read_evidence(part: Part) -> Parts:
             parts.add("damaged places", len(block.frame))
             parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MAX_DAMAGE))
         elif block.topic is None or block.partition is None:
+            frame = block.frame
+            if block.table == "log_events":  # every partition gets these: without lines that timelines do not use
+                frame = frame.filter(pl.col("kind").is_in(list(HANDLERS)))
             if block.table not in ("properties", "groups"):
-                parts.shared.append((block.table, _used_by_timelines(block.table, block.frame)))
+                parts.shared.append((block.table, frame))
         elif block.table == "headers":
             parts.headers.append((Unit(block.topic, block.partition), block.frame))
         else:
@@ -140,11 +141,6 @@ def read_evidence(part: Part) -> Parts:
             if (block.table, block.topic) == ("metadata", TRANSACTIONS_TOPIC):
                 parts.shared.append(("state_metadata", block.frame))
     return parts
-
-
-def _used_by_timelines(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Evidence that every partition gets, without the lines of logs that timelines do not use."""
-    return frame.filter(pl.col("kind").is_in(list(HANDLERS))) if table == "log_events" else frame
 
 
 def lookups_of(table: str, frame: pl.DataFrame) -> pl.DataFrame:

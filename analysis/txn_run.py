@@ -21,7 +21,7 @@ from ..histories.tables import PLACES_OF_SPLIT
 from .results import Results
 from .rules.anomalies import findings_of_anomalies, severities_under
 from .rules.cycles import MAX_PERMITTED, CyclesByType
-from .run_rules import MAX_DRAWN, of_run
+from .run_rules import of_run
 from .stages import QUARANTINED, Progress
 from .transactions.anomalies import Anomaly
 from .transactions.cycles import cycles_of, join_cycles
@@ -95,16 +95,9 @@ def add_findings(history: TxnHistory, anomalies: Iterable[Anomaly], cycles: Cycl
     """Adds the findings of a run. `history` has at least the transactions that these name."""
     settings = results.run.settings
     found = findings_of_anomalies(history, anomalies, cycles, settings)
-    findings, drawings = [], []
-    for finding, drawing in found:
-        if settings.rules and finding.rule not in settings.rules:
-            continue
-        numbered = with_configured_severity(finding, settings)
-        findings.append(numbered)
-        if drawing is not None:
-            drawings.append({"id": numbered.id, "rule": finding.rule, "severity": numbered.severity, **drawing})
-    drawings.sort(key=lambda one: one["severity"] != "violation")
-    results.add_of_run(*of_run(findings, cycles=drawings[:MAX_DRAWN]))
+    chosen = [one for one in found if not settings.rules or one[0].rule in settings.rules]
+    weighed = [(with_configured_severity(finding, settings), drawing) for finding, drawing in chosen]
+    results.add_of_run(*of_run(weighed))
 
 
 def _read_history(run: Run, results: Results, progress: Progress) -> TxnHistory:

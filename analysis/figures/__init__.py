@@ -9,7 +9,7 @@ from typing import Any
 
 from ...histories.tables import Finding
 from ..partitions.partition import Partition
-from .breaches import acknowledged_between, heat, impact, never_received, times_of, with_times
+from .breaches import heat, impact, never_received, times_of, with_times
 from .merge import MAX_PARTITIONS, badness, merge_figures
 from .offsets import offset_map
 from .owners import owner_figures
@@ -45,7 +45,7 @@ def figures_of(p: Partition, findings: list[Finding]) -> dict[str, Any]:
         "latency": latency(p, bins),
         "unplaced": unplaced_outcomes(p.unplaced),
         "heat": heat(acknowledged, findings, times, bins),
-        "times": with_times(findings, times, acknowledged_between(acknowledged, findings)),
+        "times": with_times(findings, times, acknowledged),
         "impact": impact(p, acknowledged, findings),
         "never_received": never_received(p),
         # own_figures_of has these.

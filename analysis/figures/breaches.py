@@ -135,28 +135,19 @@ def _add(cells: dict[tuple[str, str], Counter[int]], finding: Finding, numbers: 
 
 
 def with_times(
-    findings: list[Finding], times: dict[str, tuple[int, int]], acked: dict[str, tuple[int, int]]
+    findings: list[Finding], times: dict[str, tuple[int, int]], acknowledged: pl.DataFrame
 ) -> list[dict[str, Any]]:
     """The worst findings with their times; losses also with the acknowledgement times of the lost records."""
     rows = []
+    lost = acknowledged.filter("lost").select("value", "acked")
     for finding in worst_first(findings)[:MAX_DATED]:
         start, end = times.get(finding.id, (None, None))
-        first, last = acked.get(finding.id, (None, None))
-        rows.append({"id": finding.id, "from": start, "to": end, "acked_from": first, "acked_to": last})
+        acked = lost["acked"].clear()
+        if finding.rule == "lost-write":
+            acked = lost.filter(pl.col("value").is_in(finding.values))["acked"]
+        between = {"acked_from": acked.min(), "acked_to": acked.max()}
+        rows.append({"id": finding.id, "from": start, "to": end, **between})
     return rows
-
-
-def acknowledged_between(acknowledged: pl.DataFrame, findings: list[Finding]) -> dict[str, tuple[int, int]]:
-    """The first and last acknowledgement time (ns) of the records of the worst losses, by the finding's id."""
-    spans = {}
-    lost = acknowledged.filter("lost").select("value", "acked")
-    losses = [finding for finding in worst_first(findings)[:MAX_DATED] if finding.rule == "lost-write"]
-    for finding in losses:
-        times = lost.filter(pl.col("value").is_in(finding.values))["acked"]
-        low, high = times.min(), times.max()
-        if isinstance(low, int) and isinstance(high, int):
-            spans[finding.id] = (low, high)
-    return spans
 
 
 def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) -> dict[str, Any]:

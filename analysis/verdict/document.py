@@ -126,7 +126,10 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
     for summary in results.records:
         counts.update(summary["findings"].get(rule.name, {}))
     unjudged = any(rule.name in summary["unjudged"] for summary in results.records)
-    complete = not (rests_on_broken or unjudged or (rule.needs_final and not _is_final(results)))
+    # Final reads have to cover every partition with acknowledged records.
+    finals = [] if results.run.settings.dialect == "jepsen" else [one["final"] for one in _needing_final_reads(results)]
+    is_final = not rule.needs_final or all(final and final["complete"] for final in finals)
+    complete = is_final and not rests_on_broken and not unjudged
     if counts["violation"]:
         verdict = "invalid"
     elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
@@ -144,13 +147,6 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
         "accepted_count": counts["accepted records"],
         "notes": counts["note"],
     }
-
-
-def _is_final(results: Results) -> bool:
-    """Whether final reads covered every partition with acknowledged records."""
-    if results.run.settings.dialect == "jepsen":
-        return True
-    return all(summary["final"] and summary["final"]["complete"] for summary in _needing_final_reads(results))
 
 
 def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
