@@ -26,7 +26,7 @@ from .rules.cycles import RULES_OF_CYCLES
 from .rules.torn import torn_transaction
 from .summary import summarise
 from .transactions.dependencies import dependencies
-from .transactions.pieces import NO_PIECES, Expected, Pieces, bounded_pieces
+from .transactions.pieces import MAX_PIECES, NO_PIECES, Expected, Pieces, pieces_of
 from .verdict.consequences import findings_of
 
 
@@ -89,7 +89,10 @@ def _judge_partition(p: Partition, unproved: Collection[str] | None) -> _JudgedP
     judgements = judge(p, unproved)
     findings, causes = explain(p, findings_of(p, judgements))
     between = dependencies(p) if judgements.keys() & RULES_OF_CYCLES.keys() else pl.DataFrame()
-    pieces = with_explanations(p, bounded_pieces(p)) if torn_transaction.name in judgements else NO_PIECES
+    pieces = NO_PIECES
+    if torn_transaction.name in judgements:
+        found = pieces_of(p)
+        pieces = with_explanations(p, found._replace(odd=found.odd.head(MAX_PIECES)))
     is_summarised = causes or not p.is_named_only
     summary = (
         {**summarise(p, findings, judgements), "causes": [one.record() for one in causes]} if is_summarised else None

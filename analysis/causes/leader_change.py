@@ -91,19 +91,21 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     if old is not None and began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
-    leader = (f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})",)
-    missing = leader if old is None or old.leader is None else ()
-    resumed = old is not None and now is None and resumed_below(timeline, old, lost)
-    # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
-    led_on = old is not None and then is None and now is not None and led_until(timeline, old, now)
-    if old is not None and then is None and (stale := replaced_leader(timeline, old, lost)) is not None:
-        return LeaderChange(stale, old)
-    if old is not None and (now == old.epoch or resumed or led_on or (then is None and now is None)):
-        lacked = ((now == old.epoch or led_on) and not resumed) or bool(_final_end_facts(timeline, old, lost))
-        replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
-        stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
-        if now == old.epoch or resumed or stale is not None:  # the epoch of the acknowledgement has others there
-            return LeaderChange(stale or old, replacing, missing)
+    leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
+    missing = (leader,) if old is None or old.leader is None else ()
+    if old is not None:
+        if then is None and (replaced := replaced_leader(timeline, old, lost)) is not None:
+            return LeaderChange(replaced, old)
+        # The epoch of the acknowledgement has other records there, or its leader led on without them.
+        is_same_epoch = now == old.epoch or (now is None and resumed_below(timeline, old, lost))
+        # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
+        led_on = then is None and now is not None and led_until(timeline, old, now)
+        if is_same_epoch or led_on or then is now is None:
+            replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
+            lacked = now is not None or bool(_final_end_facts(timeline, old, lost))
+            stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
+            if is_same_epoch or stale is not None:
+                return LeaderChange(stale or old, replacing, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and lost_by_restart(timeline, new, lost):

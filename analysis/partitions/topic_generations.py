@@ -115,7 +115,9 @@ def _merge_changes(
         records = [change for change in recorded if change.kind == kind]
         unmatched = []
         for fault in (change for change in faults if change.kind == kind):
-            record = next((change for change in records if _overlap(change.span, fault.span)), None)
+            first, last = fault.span
+            at_once = (one for one in records if one.span.earliest <= last and first <= one.span.latest)
+            record = next(at_once, None)
             if record is None:
                 unmatched.append(fault)
             else:
@@ -134,10 +136,6 @@ def _merge_changes(
         out += records
     # A deletion precedes a creation at the same time.
     return sorted(out, key=lambda change: (change.span.earliest, change.kind == CREATE, change.span.latest))
-
-
-def _overlap(one: Span, other: Span) -> bool:
-    return one.earliest <= other.latest and other.earliest <= one.latest
 
 
 def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:

@@ -7,6 +7,8 @@ alone. A leader epoch is wrong only if another replica has the same batch with o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from .missing_logs import BASE_IN_NAME, COPY
@@ -97,8 +99,8 @@ def _last_elsewhere(ordered: pl.DataFrame) -> pl.Series:
     return ordered.join(found.with_columns(found=True), on=_BATCH, how="left", maintain_order="left")["found"]
 
 
-def as_damage(misplaced: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
-    """Rows of damage for misplaced batches, which may have all offsets between their neighbours.
+def _damage_of_misplaced(misplaced: pl.DataFrame) -> pl.DataFrame:
+    """Damage for misplaced batches, which may have all offsets between their neighbours.
 
     Behind the last batch the length of the log is not known.
     """
@@ -106,19 +108,11 @@ def as_damage(misplaced: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
     where = is_last.then(pl.format("after offset {}", "before"))
     between = where.otherwise(pl.format("between offsets {} and {}", "before", "after"))
     first = pl.col("before") + 1
-    rows = misplaced.with_columns(
-        kind=pl.lit("order"),
-        line=pl.lit(None, pl.Int64),
+    return misplaced.with_columns(
         first_offset=first,
         last_offset=pl.when(pl.col("after").is_not_null()).then(pl.max_horizontal(pl.col("after") - 1, first)),
         reason=pl.format("base offset {} does not fit {}", "base_offset", between),
     )
-    return rows.select(pl.col(name).cast(kind) for name, kind in damage.schema.items())
-
-
-def without_batches(rows: pl.DataFrame, misplaced: pl.DataFrame) -> pl.DataFrame:
-    """The batches, or the records, without those of misplaced batches."""
-    return rows.join(misplaced, on=list(_BATCH), how="anti", maintain_order="left")
 
 
 def wrong_epochs(batches: pl.DataFrame, epochs: pl.DataFrame) -> pl.DataFrame:
@@ -152,18 +146,34 @@ def _fits(epoch: pl.Expr) -> pl.Expr:
     return is_in_order & (epoch == pl.col("expected").fill_null(epoch))
 
 
-def epoch_damage(wrong: pl.DataFrame, damage: pl.DataFrame) -> pl.DataFrame:
-    """Rows of damage for batches with a wrong epoch."""
-    unknown = {name: pl.lit(None) for name in ("line", "first_offset", "last_offset")}
-    reason = pl.format(
-        "leader epoch {} does not fit the log; the same batch of another replica has {}", "leader_epoch", "right"
-    )
-    rows = wrong.with_columns(kind=pl.lit("order"), reason=reason, **unknown)
-    return rows.select(pl.col(name).cast(kind) for name, kind in damage.schema.items())
+def _damage_of_wrong_epochs(wrong: pl.DataFrame) -> pl.DataFrame:
+    unknown = {name: pl.lit(None) for name in ("first_offset", "last_offset")}
+    text = "leader epoch {} does not fit the log; the same batch of another replica has {}"
+    return wrong.with_columns(reason=pl.format(text, "leader_epoch", "right"), **unknown)
 
 
-def without_epochs(rows: pl.DataFrame, wrong: pl.DataFrame) -> pl.DataFrame:
+def _without_epochs(rows: pl.DataFrame, wrong: pl.DataFrame) -> pl.DataFrame:
     """The batches, or the records, where the leader epoch of these batches is null."""
     marked = rows.join(wrong.select(*_BATCH, is_wrong=True), on=_BATCH, how="left", maintain_order="left")
     epoch = pl.when(pl.col("is_wrong").is_null()).then("leader_epoch")
     return marked.with_columns(epoch.alias("leader_epoch")).drop("is_wrong")
+
+
+def without_header_damage(frames: Mapping[str, pl.DataFrame], is_compacted: bool | None) -> dict[str, pl.DataFrame]:
+    """The batches and records without misplaced batches and wrong epochs, which are damage instead."""
+    batches, records, damage = (frames[name] for name in ("batches", "records", "damage"))
+    found = []
+    misplaced = misplaced_batches(batches, is_compacted)
+    if misplaced.height:
+        batches, records = (
+            rows.join(misplaced, on=_BATCH, how="anti", maintain_order="left") for rows in (batches, records)
+        )
+        found.append(_damage_of_misplaced(misplaced))
+    wrong = wrong_epochs(batches, frames["epochs"])
+    if wrong.height:
+        batches, records = _without_epochs(batches, wrong), _without_epochs(records, wrong)
+        found.append(_damage_of_wrong_epochs(wrong))
+    for rows in found:
+        rows = rows.with_columns(kind=pl.lit("order"), line=pl.lit(None))
+        damage = pl.concat([damage, rows.select(pl.col(name).cast(kind) for name, kind in damage.schema.items())])
+    return {"batches": batches, "records": records, "damage": damage}

@@ -28,7 +28,7 @@ from ...histories.evidence.tables import (
 from ...histories.tables import Schema, collect, complete
 from ..cached import cached_property
 from ..extremes import greatest
-from .header_damage import as_damage, epoch_damage, misplaced_batches, without_batches, without_epochs, wrong_epochs
+from .header_damage import without_header_damage
 from .identical_batches import IDENTICAL
 from .missing_logs import BASE_IN_NAME, LogTables, MissingLog, missing_logs
 from .tiered import without_remote_segments
@@ -268,14 +268,7 @@ def replica_logs_of(topic: str, partition: int, tables: Mapping[str, pl.DataFram
     # Values are only compared if a dump has no digest: comparing them copies them all.
     same += ["value"] if frames["records"]["digest"].null_count() else []
     frames["records"] = frames["records"].unique(same, keep="first", maintain_order=True)
-    misplaced = misplaced_batches(frames["batches"], about.get("is_compacted"))
-    if misplaced.height:
-        frames |= {name: without_batches(frames[name], misplaced) for name in ("batches", "records")}
-        frames["damage"] = pl.concat([frames["damage"], as_damage(misplaced, frames["damage"])])
-    wrong = wrong_epochs(frames["batches"], frames["epochs"])
-    if wrong.height:
-        frames |= {name: without_epochs(frames[name], wrong) for name in ("batches", "records")}
-        frames["damage"] = pl.concat([frames["damage"], epoch_damage(wrong, frames["damage"])])
+    frames |= without_header_damage(frames, about.get("is_compacted"))
     if frames["damage"].height and about.get("is_tiered"):
         frames["damage"] = without_remote_segments(frames["damage"], frames["batches"], frames["segments"])
     if frames["damage"].height:

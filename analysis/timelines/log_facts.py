@@ -53,8 +53,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     if isr is not None:
         term.begin(None, isr)
         builder.isr_reports.append(fact)
-    _epochs_of(term, fields)
-    _state(builder, fields, fact)
+    _state(builder, fields, fact, term)
     if fields.get("adding") or fields.get("removing"):
         steps = [f"added {fields['adding']}"] if fields.get("adding") else []
         steps += [f"removed {fields['removing']}"] if fields.get("removing") else []
@@ -63,16 +62,13 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         builder.moves.append(Move(moved, broker_names(fields.get("adding")), broker_names(fields.get("removing"))))
 
 
-def _epochs_of(term: Term, fields: dict[str, Any]) -> None:
-    """Adds the partition epoch of a log line to the term, if the line has one."""
-    if isinstance(fields.get("partition_epoch"), int):
-        term.partition_epochs.append(fields["partition_epoch"])
-
-
-def _state(builder: Builder, fields: dict[str, Any], fact: Fact) -> None:
-    """Records the ISR of a partition epoch, unless an earlier line did."""
-    if isinstance(fields.get("partition_epoch"), int) and "isr" in fields:
-        builder.isr_by_partition_epoch.setdefault(fields["partition_epoch"], fact)
+def _state(builder: Builder, fields: dict[str, Any], fact: Fact, term: Term | None = None) -> None:
+    """Records the ISR of a line's partition epoch, unless an earlier line did, and that the epoch is of the term."""
+    epoch = fields.get("partition_epoch")
+    if isinstance(epoch, int) and "isr" in fields:
+        builder.isr_by_partition_epoch.setdefault(epoch, fact)
+    if isinstance(epoch, int) and term is not None:
+        term.partition_epochs.append(epoch)
 
 
 def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -104,11 +100,10 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
     message += f", ISR {fields.get('isr')}"
     fact = _fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
-    _state(builder, fields, fact)
-    if "leader_epoch" not in fields:
+    term = builder.term(fields["leader_epoch"]) if "leader_epoch" in fields else None
+    _state(builder, fields, fact, term)
+    if term is None:
         return
-    term = builder.term(fields["leader_epoch"])
-    _epochs_of(term, fields)
     term.name_leader(leader)
     # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
@@ -135,10 +130,9 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     # A new controller repeats the changes of its predecessor.
     if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
-    _state(builder, fields, fact)
-    builder.isr_reports.append(fact)
     term = builder.term(fields["leader_epoch"])
-    _epochs_of(term, fields)
+    _state(builder, fields, fact, term)
+    builder.isr_reports.append(fact)
     term.name_leader(leader)
     term.facts.append(fact)
     term.begin(fact.time, isr)

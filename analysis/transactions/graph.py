@@ -127,7 +127,8 @@ class Graph:
 
         Such a cycle leads back across the moment, so its earlier operations are reachable from the edge across.
         """
-        source, target = (_moments(self.rows, end) > after for end in ("source", "target"))
+        moments = self.rows.select(source=moment("source"), target=moment("target"))
+        source, target = ((moments[end] > after).to_numpy() for end in ("source", "target"))
         entered = np.unique(self.edges.target[source & ~target])
         if not len(entered):
             return source
@@ -203,7 +204,3 @@ def _matrix(count: int, edges: Edges) -> Any:
 
     ones = np.ones(len(edges.source), np.float32)
     return coo_array((ones, (edges.source, edges.target)), shape=(count, count)).tocsr()
-
-
-def _moments(rows: pl.DataFrame, end: str) -> Ints:
-    return rows.select(moment(end)).to_series().to_numpy()

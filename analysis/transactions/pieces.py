@@ -59,12 +59,6 @@ class Pieces(NamedTuple):
 NO_PIECES = Pieces(pl.DataFrame(schema=PIECES), Expected("", 0, pl.DataFrame(schema=EXPECTED)))
 
 
-def bounded_pieces(p: Partition) -> Pieces:
-    """The pieces of a partition, of the odd ones at most MAX_PIECES."""
-    pieces = pieces_of(p)
-    return pieces._replace(odd=pieces.odd.head(MAX_PIECES))
-
-
 def expected_of_operations(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
     """The expected pieces of the operations of odd ones, with their topic and partition."""
     operations = pl.concat([pl.DataFrame(schema=PIECES), *odd])["at"].unique()
