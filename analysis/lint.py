@@ -47,7 +47,7 @@ def lint(run: Run) -> Lint:
     unproved = screen_small(gathered)
     for unit in sorted(gathered.units):
         judged = judge_unit(*unit, gathered.units[unit], gathered.common, unproved=unproved.get(unit))
-        results.add_findings(to_frame(judged.findings))
+        results.add("findings", to_frame(judged.findings))
         results.add_summaries(judged.summaries)
     results.refuse_unusable()
     assumptions = verdict_of(results)["assumptions"]

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from ..histories.bundle import Run
 
 MAX_NAMED = 3  # repeated keys
-
-
+# Findings (`to_frame`), lines of the history that were left out (QUARANTINED), damage in files of no partition.
+FRAMES = ("findings", "quarantine", "damage")
 # The evidence of findings within the pipeline: Results resolves places to files and lines once all splits are counted.
 RAW_EVIDENCE = pl.List(
     pl.Struct({"place": pl.Int64, "source": pl.String, "line": pl.Int64, "byte": pl.Int64, "says": pl.String})
@@ -51,9 +51,7 @@ class Results:
         self._of_run: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
         self._lines: dict[int, int] = {}
-        self._findings: list[pl.DataFrame] = []
-        self._quarantine: list[pl.DataFrame] = []
-        self._damage: list[pl.DataFrame] = []
+        self._frames: dict[str, list[pl.DataFrame]] = {kind: [] for kind in FRAMES}
 
     def add_counts(self, counts: dict[str, int]) -> None:
         """Adds the counts of one task to the totals by name."""
@@ -78,18 +76,10 @@ class Results:
         """The numbers of the splits whose lines are counted."""
         return sorted(self._lines)
 
-    def add_quarantine(self, rows: pl.DataFrame) -> None:
-        """Adds lines of the history that were left out (QUARANTINED)."""
-        self._quarantine.append(rows)
-
-    def add_damage(self, rows: pl.DataFrame) -> None:
-        """Adds damage in brokers' files of no partition."""
-        self._damage.append(rows)
-
-    def add_findings(self, findings: pl.DataFrame) -> None:
-        """Adds findings (`to_frame`)."""
-        if len(findings):
-            self._findings.append(findings)
+    def add(self, kind: str, rows: pl.DataFrame) -> None:
+        """Adds rows of one of FRAMES."""
+        if len(rows):
+            self._frames[kind].append(rows)
 
     def add_summaries(self, summaries: list[dict[str, Any]]) -> None:
         """Adds the summaries of partitions."""
@@ -97,7 +87,7 @@ class Results:
 
     def add_of_run(self, findings: pl.DataFrame, record: dict[str, Any]) -> None:
         """Adds the findings of rules on the whole run and their record (run_rules.py)."""
-        self.add_findings(findings)
+        self.add("findings", findings)
         self._of_run.append(record)
 
     @property
@@ -107,8 +97,7 @@ class Results:
 
     def contents(self) -> Iterator[tuple[str, str, Any]]:
         """The added parts as kind, name and a frame or JSON, so that another process can add them to its Results."""
-        for kind in ("findings", "quarantine", "damage"):
-            yield from ((kind, "", frame) for frame in getattr(self, f"_{kind}"))
+        yield from ((kind, "", frame) for kind, frames in self._frames.items() for frame in frames)
         yield "summaries", "", self._summaries
         yield from (("run", "", record) for record in self._of_run)
         yield "context", "", self.context
@@ -122,10 +111,10 @@ class Results:
 
     def findings(self) -> pl.DataFrame:
         """All findings with the columns of FINDINGS, sorted by rule, partition and offset."""
-        if not self._findings:
+        if not self._frames["findings"]:
             return pl.DataFrame(schema=FINDINGS)
         number = pl.col("id").str.extract(r"/(\d+)$").cast(pl.Int64)
-        found = pl.concat(self._findings).sort(by_rule(), "topic", "partition", "topic_generation", number)
+        found = pl.concat(self._frames["findings"]).sort(by_rule(), "topic", "partition", "topic_generation", number)
         return self._resolved(found).select(list(FINDINGS))
 
     def losses(self) -> pl.DataFrame:
@@ -133,7 +122,7 @@ class Results:
         columns = ("id", "topic", "partition", "values")
         frames = [
             frame.filter(pl.col("rule").is_in(["lost-write", "aborted-read"])).select(columns)
-            for frame in self._findings
+            for frame in self._frames["findings"]
         ]
         return pl.concat([pl.DataFrame(schema={name: FINDINGS[name] for name in columns}), *frames])
 
@@ -166,7 +155,7 @@ class Results:
     @property
     def left_out(self) -> int:
         """The number of lines of the history that were left out."""
-        return sum(map(len, self._quarantine))
+        return sum(map(len, self._frames["quarantine"]))
 
     def first_left_out(self) -> str:
         """The first line that was left out, as `file:line: reason`. At least one must have been left out."""
@@ -184,7 +173,7 @@ class Results:
 
         Columns source, line (from 1), byte and reason.
         """
-        rows = pl.concat(self._quarantine) if self._quarantine else pl.DataFrame(schema=QUARANTINED)
+        rows = pl.concat([pl.DataFrame(schema=QUARANTINED), *self._frames["quarantine"]])
         located = self._located(rows.sort("place"))
         lines = located.select("source", "line", pl.lit(None, pl.Int64).alias("byte"), "reason")
         shared = self.damage().drop("kind")
@@ -194,7 +183,8 @@ class Results:
     def damage(self) -> pl.DataFrame:
         """The unreadable places of brokers' files without a partition: source, line, byte, reason and kind."""
         schema = {"source": pl.String, "line": pl.Int64, "byte": pl.Int64, "reason": pl.String, "kind": pl.String}
-        return pl.concat([pl.DataFrame(schema=schema), *self._damage]).sort("source", "byte", "line", nulls_last=True)
+        found = pl.concat([pl.DataFrame(schema=schema), *self._frames["damage"]])
+        return found.sort("source", "byte", "line", nulls_last=True)
 
     def _resolved(self, found: pl.DataFrame) -> pl.DataFrame:
         """The findings with the file and line of each item of evidence."""

@@ -110,8 +110,7 @@ def _read_history(run: Run, results: Results, progress: Progress) -> TxnHistory:
             events.append(placed.events)
             steps.append(placed.steps)
             number = placed.lines
-            if len(placed.left_out):
-                results.add_quarantine(placed.left_out)
+            results.add("quarantine", placed.left_out)
         results.add_lines(split.number, number)
     history = history_of(pl.concat(events), pl.concat(steps), is_whole=not results.left_out)
     results.add_counts({"events": sum(map(len, events)), **outcome_counts(history.txns)})

@@ -65,10 +65,8 @@ class Gathering:
         self.units = ObservationStore(run.settings.range_offsets)
         self.headers: dict[Unit, list[pl.DataFrame]] = {}
         self._small = BatchStore()
-        self._context: list[pl.DataFrame] = []
-        self._unplaced: list[pl.DataFrame] = []
         self._unpaired: list[pl.DataFrame] = []
-        self._shared: Tables = {}
+        self._shared: Tables = {}  # of no partition
 
     def take(self, parts: Parts) -> None:
         """Adds the Parts of one task."""
@@ -76,18 +74,16 @@ class Gathering:
             self.units.add(unit, table, rows)
         for batch, table, rows in parts.small:
             self._small.add(batch, table, rows)
-        self._context.extend(parts.context)
-        self._unplaced.extend(parts.unplaced)
-        for table, rows in parts.shared:
+        clients = [("context", rows) for rows in parts.context] + [("unplaced", rows) for rows in parts.unplaced]
+        for table, rows in [*clients, *parts.shared]:
             self._shared.setdefault(table, []).append(rows)
         self._unpaired.extend(parts.unpaired)
         self.results.add_counts(parts.counts)
-        for rows in parts.quarantine:
-            self.results.add_quarantine(rows)
         for unit, rows in parts.headers:
             self.headers.setdefault(unit, []).append(rows)
-        for rows in parts.damage:
-            self.results.add_damage(rows)
+        for kind, frames in (("quarantine", parts.quarantine), ("damage", parts.damage)):
+            for rows in frames:
+                self.results.add(kind, rows)
 
     @property
     def unpaired(self) -> pl.DataFrame:
@@ -97,8 +93,8 @@ class Gathering:
     def shared_rows(self, unpaired: pl.DataFrame) -> Parts:
         """The rows taken so far that belong to no partition, with these unpaired events."""
         return Parts(
-            context=[pl.concat([no_rows(CONTEXT), *self._context]).unique(maintain_order=True)],
-            unplaced=[pl.concat([no_rows(SENDS), *self._unplaced])],
+            context=[pl.concat([no_rows(CONTEXT), *self._shared.get("context", ())]).unique(maintain_order=True)],
+            unplaced=[pl.concat([no_rows(SENDS), *self._shared.get("unplaced", ())])],
             unpaired=[unpaired],
             quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
             counts=dict(self.results.counts),
@@ -107,8 +103,7 @@ class Gathering:
     def gathered(self) -> Gathered:
         """The rows taken so far."""
         self._move_small()
-        tables = {**self._shared, "context": self._context, "unplaced": self._unplaced}
-        common = common_of(tables, self.results.run.settings)
+        common = common_of(self._shared, self.results.run.settings)
         self.results.context = common.context
         return Gathered(self.results, self.units, self._small, common)
 
@@ -190,7 +185,7 @@ def judge_units(
 
     for done, judged in enumerate(map_units(judge, order)):
         progress("judging", done, len(order), "partitions")
-        results.add_findings(to_frame(judged.findings))
+        results.add("findings", to_frame(judged.findings))
         results.add_summaries(judged.summaries)
         whole.odd.extend(judged.odd)
         whole.expected.extend(judged.expected)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from ....histories.bundle import EXPECTED, Run
 from ....histories.errors import InputError
 from ....histories.pairing import PLACED_EVENTS
-from ...results import Results
+from ...results import FRAMES, Results
 from ...rules.anomalies import DIALECTS
 from ...run_rules import judge_pieces, judge_whole_run
 from ...stages import Progress, pair_at_end
@@ -225,16 +225,12 @@ class _StageWatcher:
 
 
 def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
-    if kind == "findings":
-        results.add_findings(unpack(payload))
+    if kind in FRAMES:
+        results.add(kind, unpack(payload))
     elif kind == "summaries":
         results.add_summaries(json.loads(payload))
     elif kind == "run":
         results.add_of_run(pl.DataFrame(), json.loads(payload))
-    elif kind == "quarantine":
-        results.add_quarantine(unpack(payload))
-    elif kind == "damage":
-        results.add_damage(unpack(payload))
     elif kind == "context":
         results.context = pl.concat([results.context, unpack(payload)])
     elif kind == "lines":

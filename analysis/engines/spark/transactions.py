@@ -96,7 +96,7 @@ def _add_reports(results: Results, frame: DataFrame) -> None:
     for row in frame.filter("kind in ('counts', 'lines', 'quarantine', 'repeated')").collect():
         payload = bytes(row["payload"])
         if row["kind"] == "quarantine":
-            results.add_quarantine(unpack(payload))
+            results.add("quarantine", unpack(payload))
         elif row["kind"] == "lines":
             results.add_lines(*orjson.loads(payload))
         elif row["kind"] == "repeated":
