@@ -83,5 +83,5 @@ def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> Ru
     judged = judge_cycles(found, settings)
     rules = settings.rules or RULES
     chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
-    found = [(_with_id(finding, number, settings), drawing) for number, (finding, drawing) in enumerate(chosen)]
-    return of_run(found, [[rule, setting] for rule, setting in judged.missing_settings if rule in rules])
+    numbered = [(_with_id(finding, number, settings), drawing) for number, (finding, drawing) in enumerate(chosen)]
+    return of_run(numbered, [[rule, setting] for rule, setting in judged.missing_settings if rule in rules])

@@ -181,17 +181,13 @@ def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEviden
 
 
 def _starts_of_brokers(p: Observations, bounds: _Bounds, collected: int | None) -> Iterator[StartEvidence]:
-    """The start of the leader's collected log, else the one that other logs show."""
-    if collected is None:
-        yield from _start_of_replicas(p, bounds)
+    """The start of the leader's collected log. If the leader is unknown, the lowest start of the collected logs, which
+    is certain if all replicas were collected."""
+    if collected is not None:
+        # Files are copied after the final reads: the offsets that these returned were not deleted yet.
+        reached = min(collected, bounds.first_final)
+        yield StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None)
         return
-    # Files are copied after the final reads: the offsets that these returned were not deleted yet.
-    reached = min(collected, bounds.first_final)
-    yield StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None)
-
-
-def _start_of_replicas(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
-    """The lowest start of the collected logs, if the leader is unknown. Certain if all replicas were collected."""
     logs = p.replica_logs
     if logs is None or logs.leader is not None:
         return
