@@ -42,13 +42,12 @@ class Inspected:
         self._gathered: Gathered = gather(self.run, progress, offset)
         self._unproved = _with_small(self._gathered)
         self.results.refuse_unusable()
-        found = [p for of_unit in on_all_cores(self._partitions_of, sorted(self._gathered.units)) for p in of_unit]
+        units, common = sorted(self._gathered.units.items()), self._gathered.common
+        of_units = on_all_cores(lambda one: list(partitions_of(*one[0], one[1], common)), units)
+        found = [p for of_unit in of_units for p in of_unit]
         # If a run only has server logs, all partitions are only named there; then these are shown.
         known = [p for p in found if not p.is_named_only] or found
         self._partitions: dict[str, Partition] = {p.label: p for p in known}
-
-    def _partitions_of(self, unit: Unit) -> list[Partition]:
-        return list(partitions_of(*unit, self._gathered.units[unit], self._gathered.common))
 
     @property
     def results(self) -> Results:

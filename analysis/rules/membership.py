@@ -122,7 +122,7 @@ def _breaches(p: Partition, group: Group, pairs: pl.DataFrame) -> pl.DataFrame:
         pl.col("is_revoked")
         & (pl.col("generation") < pl.col("generation_other"))
         & ((pl.col("latest") >= pl.col("generation_other")) | has_joined)
-        & ~_has_own_epoch(p, group)
+        & pl.lit(not have_own_epochs(p, group))
     )
     return (
         pairs.with_row_index("pair")
@@ -238,11 +238,6 @@ def have_own_epochs(p: Partition, group: Group) -> bool:
     return is_configured or "owned" in group_evidence(p).filter(group=group.id)["kind"]
 
 
-def _has_own_epoch(p: Partition, group: Group) -> pl.Expr:
-    """Selects the rows of members whose generations are their own epochs."""
-    return group.is_member if have_own_epochs(p, group) else pl.lit(False)
-
-
 def _setting(p: Partition, process: str, name: str) -> str:
     return str(p.settings.processes.get(process, {}).get(name, ""))
 
@@ -300,7 +295,7 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         if not len(commits):
             continue
         commits = commits.rename({"group_generation": "generation"})
-        has_own_epoch = _has_own_epoch(p, group)
+        has_own_epoch = pl.lit(have_own_epochs(p, group))
         old = _of_older_generations(p, group, commits.filter(~has_own_epoch))
         foreign = _of_other_members(p, group, commits.join(old, on=["at", "index"], how="anti"))
         rest = commits.filter(has_own_epoch).join(foreign, on=["at", "index"], how="anti")

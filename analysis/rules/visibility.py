@@ -18,6 +18,7 @@ from ..wording import numbered, plural, short, some, some_values
 from .rule import (
     MissingSetting,
     Result,
+    Row,
     Rule,
     Unknown,
     distinct,
@@ -73,22 +74,18 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     read = p.reads.filter(outcome="ok").join(written, on="value").sort("at")
     for rows in read.partition_by("value", maintain_order=True):
         row, readers = rows.row(0, named=True), distinct(rows["process"])
-        each = rows.unique("at", keep="first", maintain_order=True).head(8)
-        yield finding(
-            p,
-            f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but process"
-            f" {row['writer']} failed to write it",
-            (row["offset"], row["offset"]),
-            [
-                (f"process {row['writer']} fails to write {short(row['value'])}", row["written_at"]),
-                *(
-                    (f"process {name} reads {short(row['value'])}", at)
-                    for name, at in each.select("process", "at").rows()
-                ),
-            ],
-            values=[row["value"]],
-            processes=readers,
-        )
+        each = rows.unique("at", keep="first", maintain_order=True).head(8).select("process", "at").rows()
+        writer, value = f"process {row['writer']}", short(row["value"])
+        evidence = [(f"{writer} fails to write {value}", row["written_at"])]
+        evidence += [(f"process {name} reads {value}", at) for name, at in each]
+        yield _in_jepsen(p, row, readers, f", but {writer} failed to write it", evidence)
+
+
+def _in_jepsen(p: Partition, row: Row, readers: list[str], why: str, evidence: list[tuple[str, int]]) -> Finding:
+    """The finding of a value that processes of a Jepsen history read; `why` is the end of its sentence."""
+    read = f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}"
+    at = (row["offset"], row["offset"])
+    return finding(p, read + why, at, evidence, values=[row["value"]], processes=readers)
 
 
 def _outcome(run: pl.DataFrame, in_txn: bool) -> str:
@@ -170,16 +167,9 @@ def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
         yield Unknown("an operation has no recorded steps, so its sends are not known")
         return
     for rows in unsent.partition_by("value", maintain_order=True):
-        row, readers = rows.row(0, named=True), distinct(rows["process"])
-        yield finding(
-            p,
-            f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}, but no"
-            " operation sent it",
-            (row["offset"], row["offset"]),
-            [(f"process {row['process']} reads {short(row['value'])}", row["at"])],
-            values=[row["value"]],
-            processes=readers,
-        )
+        row = rows.row(0, named=True)
+        evidence = [(f"process {row['process']} reads {short(row['value'])}", row["at"])]
+        yield _in_jepsen(p, row, distinct(rows["process"]), ", but no operation sent it", evidence)
 
 
 def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
@@ -257,15 +247,8 @@ def precommitted_read_in_jepsen(p: Partition) -> Iterator[Result]:
     """Operations of any outcome that polled a value that they send themselves."""
     own = p.reads.join(p.sends, on=["at", "value"], how="semi", maintain_order="left")
     for row in own.unique("at", keep="first", maintain_order=True).iter_rows(named=True):
-        yield finding(
-            p,
-            f"process {row['process']} read {short(row['value'])} at offset {row['offset']} of key {p.topic} in the"
-            " transaction that writes it",
-            (row["offset"], row["offset"]),
-            [("the transaction", row["at"])],
-            values=[row["value"]],
-            processes=[row["process"]],
-        )
+        evidence = [("the transaction", row["at"])]
+        yield _in_jepsen(p, row, [row["process"]], " in the transaction that writes it", evidence)
 
 
 def _split_by_isolation(

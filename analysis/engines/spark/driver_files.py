@@ -111,11 +111,7 @@ def shorten_shutdown() -> None:
 def silence_py4j() -> None:
     """Stops py4j's messages: it logs a traceback for each interrupted call, some by the root logger."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
-    logging.getLogger().addFilter(_is_not_py4j)
-
-
-def _is_not_py4j(record: logging.LogRecord) -> bool:
-    return record.module != "java_gateway"
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 
 def _copy_errors(jvm: subprocess.Popen[bytes]) -> None:
