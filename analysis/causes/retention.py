@@ -31,7 +31,8 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         starts.append(Fact(text, "log-start", *source, partition=lost.name, broker=broker, offset=start))
     deleted = []
     for fault in timeline.faults:
-        offset = _requested_offset(fault.details, lost)
+        offsets = fault.details.get("offsets") if fault.details.get("topic") == lost.topic else None
+        offset = offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
         if (fault.type, fault.kind) == ("fault", "delete-records") and offset is not None:
             text = f"a delete-records request deleted {lost.name} below offset {offset}"
             deleted.append(Fact(text, "deleted", fault.completed, place=fault.place, partition=lost.name))
@@ -42,14 +43,6 @@ def _log_start_facts(timeline: Timeline, lost: Lost) -> list[Fact]:
     """For each broker, the first fact that its log start moved beyond the records."""
     moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
     return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]
-
-
-def _requested_offset(details: object, lost: Lost) -> object:
-    """The offset of a delete-records request for the partition of the records; None if it is for another one."""
-    if not isinstance(details, dict) or details.get("topic") != lost.topic:
-        return None
-    offsets = details.get("offsets")
-    return offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
 
 
 def _source_of_start(timeline: Timeline, broker: str) -> tuple[str, int | None, int | None]:

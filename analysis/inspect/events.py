@@ -230,9 +230,8 @@ def _facts(timeline: Timeline) -> Iterator[Moment]:
 
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
     """Whether a fault concerns this partition, or all of them."""
-    about = fault.details or {}
     here = {"topic": timeline.replica_logs.topic, "partition": timeline.replica_logs.partition}
-    return all(about.get(name) in (None, value) for name, value in here.items())
+    return all(fault.details.get(name) in (None, value) for name, value in here.items())
 
 
 def _of_term(term: Term) -> list[Moment]:

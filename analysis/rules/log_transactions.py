@@ -157,7 +157,7 @@ def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | 
     written, known = _time_written(p, txn), txn.coordinated
     name = known["transactional_id"] if known else p.settings.processes.get(txn.process or "", {}).get(TRANSACTIONAL_ID)
     for fault in faults_of(p.context):
-        ids = (fault.details or {}).get("transactional_ids")
+        ids = fault.details.get("transactional_ids")
         is_its_own = fault.kind == "init-transactions" and isinstance(ids, list) and name in ids
         is_after = written is not None and written < fault.invoked and fault.completed < seen
         if is_its_own and is_after and (fault.type, fault.outcome) == ("fault", "ok"):

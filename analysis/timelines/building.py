@@ -98,27 +98,32 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
     for row in longest_copy(metadata).with_columns(within).iter_rows(named=True):
         time = builder.at(row["time"])
-        time = time if time is None else time + row["within"]
+        row |= {"at": time if time is None else time + row["within"]}
         if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
-            add_setting(builder, row, time)
+            add_setting(builder, row)
         elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
             kind, verb = TOPICS[row["kind"]]
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
-            builder.topic_changes.append(Fact(message, kind, time, source=row["file"], byte=row["byte"]))
+            builder.topic_changes.append(_recorded(row, message, kind))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
-            _broker_row(builder, row, directories, time)
+            _broker_row(builder, row, directories)
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
-            _partition_row(builder, row, previous, time)
+            _partition_row(builder, row, previous)
             previous = row
 
 
-def _broker_row(builder: Builder, row: dict[str, Any], directories: dict[str, set[str]], time: int | None) -> None:
+def _recorded(row: dict[str, Any], sentence: str, kind: str, **about: Any) -> Fact:
+    """A fact from a metadata record, at its time `at` (ns)."""
+    return Fact(sentence, kind, row["at"], source=row["file"], byte=row["byte"], **about)
+
+
+def _broker_row(builder: Builder, row: dict[str, Any], directories: dict[str, set[str]]) -> None:
     """Adds a broker's start, or its fencing, and updates its log.dirs."""
     broker, own = str(row["broker_id"]), set(row["directories"] or ())
     event, kind, message = BROKERS[row["kind"]]
     has_new_disks = bool(own) and not own & directories.get(broker, own)
     message += ", with none of the log.dirs that it had before (directory.id)" if has_new_disks else ""
-    fact = Fact(message.format(broker), kind, time, source=row["file"], byte=row["byte"], broker=broker)
+    fact = _recorded(row, message.format(broker), kind, broker=broker)
     builder.events.append(BrokerEvent(fact, broker, event))
     if has_new_disks:
         builder.new_disks.append(fact)
@@ -142,50 +147,50 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
     return f"the reassignment of {name} {done}; its replicas are [{listed}]"
 
 
-def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None) -> None:
     """Adds what one metadata record changes; `previous` is the partition's record before it."""
-    name, source = builder.replica_logs.name, (row["file"], None, row["byte"])
+    name = builder.replica_logs.name
     if (text := _move_sentence(name, row, previous)) is not None:
-        fact = Fact(text, "reassignment", time, *source, partition=name, brokers=broker_names(row["replicas"]))
+        fact = _recorded(row, text, "reassignment", partition=name, brokers=broker_names(row["replicas"]))
         builder.moves.append(Move(fact, broker_names(row["adding"]), broker_names(row["removing"])))
     if row["leader"] == -1:
         if previous is not None and previous["leader"] != -1:
-            builder.term(previous["leader_epoch"]).ended = time
+            builder.term(previous["leader_epoch"]).ended = row["at"]
         had_none = previous is not None and previous["leader"] == -1
         if previous is not None and had_none and (row["isr"], row["elr"]) == (previous["isr"], previous["elr"]):
             return  # a change of another field, which keeps the electable replicas
         verb = "still had no leader" if had_none else "lost its leader"
         message = f"{name} {verb} in epoch {row['leader_epoch']}, ISR {_text(row['isr'])}"
         message += f", ELR {_text(row['elr'])}" if row["elr"] or (previous is not None and previous["elr"]) else ""
-        isr = broker_names(row["isr"])
-        fact = Fact(message, "leaderless", time, *source, partition=name, epoch=row["leader_epoch"], isr=isr)
-        builder.isr_reports.append(fact)
+        about = {"partition": name, "epoch": row["leader_epoch"], "isr": broker_names(row["isr"])}
+        builder.isr_reports.append(_recorded(row, message, "leaderless", **about))
     elif previous is None or row["leader_epoch"] != previous["leader_epoch"]:
-        _election(builder, row, previous, time)
+        _election(builder, row, previous)
     elif row["isr"] != previous["isr"]:
-        _isr_change(builder, row, previous, time)
-    builder.last_electable = _electable(row) or builder.last_electable
+        _isr_change(builder, row, previous)
+    electable = broker_names([*(row["isr"] or ()), *(row["elr"] or ()), *(row["last_known_elr"] or ())])
+    builder.last_electable = electable or builder.last_electable
 
 
 def _text(brokers: list[int] | None) -> str:
     return f"[{', '.join(map(str, brokers or ()))}]"
 
 
-def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any], time: int | None) -> None:
+def _isr_change(builder: Builder, row: dict[str, Any], previous: dict[str, Any]) -> None:
     """Adds the ISR of a metadata record that keeps the leader epoch."""
-    name, isr = builder.replica_logs.name, broker_names(row["isr"])
+    name = builder.replica_logs.name
     verb = "shrank" if len(row["isr"]) < len(previous["isr"]) else "grew"
     message = f"the ISR of {name} {verb} to {_text(row['isr'])}"
-    fact = Fact(message, "isr", time, row["file"], None, row["byte"], partition=name, isr=isr)
+    fact = _recorded(row, message, "isr", partition=name, isr=broker_names(row["isr"]))
     # A batch of records takes brokers out one by one: only its last state is a fact.
     if (last := builder.isr_reports[-1]).kind == "isr" and last.byte == fact.byte:
         builder.isr_reports.pop()
     builder.isr_reports.append(fact)
 
 
-def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None, time: int | None) -> None:
+def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None) -> None:
     """Adds the term that a metadata record begins."""
-    name, isr = builder.replica_logs.name, broker_names(row["isr"])
+    name, isr, time = builder.replica_logs.name, broker_names(row["isr"]), row["at"]
     term, leader = builder.term(row["leader_epoch"]), str(row["leader"])
     term.name_leader(leader)
     term.isr, term.time = isr, time
@@ -200,7 +205,7 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
         message += isr_clause(candidates)
         message += f", which broker {leader} joined as the reassignment ended" if joined else ""
     about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "isr": isr}
-    fact = Fact(message, "elected", time, row["file"], None, row["byte"], brokers=candidates, **about)
+    fact = _recorded(row, message, "elected", brokers=candidates, **about)
     term.facts.append(fact)
     if term.electable:
         term.elections.append(Election(term.electable, fact))
@@ -208,11 +213,6 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
     # Kafka clears the ELR when min.insync.replicas changes: then no replica is electable, but those before it have all.
     if previous is not None and not term.electable and row["recovering"] and leader not in builder.last_electable:
         term.chosen_outside_isr = fact
-
-
-def _electable(row: dict[str, Any]) -> frozenset[str]:
-    """The replicas that are in the ISR or the ELR, or were last, after a metadata record."""
-    return broker_names([*(row["isr"] or ()), *(row["elr"] or ()), *(row["last_known_elr"] or ())])
 
 
 def _joined_with_reassignment(row: dict[str, Any], previous: dict[str, Any]) -> frozenset[str]:
@@ -269,8 +269,7 @@ def _from_files(builder: Builder) -> None:
 def _from_faults(builder: Builder) -> None:
     """Adds the faults of the history, and the deaths and starts of brokers that they caused."""
     for fault in builder.faults:
-        details = fault.details or {}
-        topic, partition = details.get("topic"), details.get("partition")
+        topic, partition = fault.details.get("topic"), fault.details.get("partition")
         if fault.kind in TOPIC_FAULTS and fault.type == "fault" and topic is not None:
             _topic_fault(builder, fault, str(topic))
             continue
@@ -296,7 +295,7 @@ def _from_faults(builder: Builder) -> None:
 
 def _end_of_cut(fault: Fault) -> int | None:
     """The first offset that a fault cut off a log, where the log then ended; None for other faults or if unknown."""
-    cut = (fault.details or {}).get("offsets_cut")
+    cut = fault.details.get("offsets_cut")
     if (fault.type, fault.kind, fault.outcome) != ("fault", "truncate", "ok") or not isinstance(cut, list) or not cut:
         return None
     return cut[0] if type(cut[0]) is int and cut[0] >= 0 else None
@@ -304,9 +303,9 @@ def _end_of_cut(fault: Fault) -> int | None:
 
 def _fault_sentence(fault: Fault) -> str:
     """A fault's start or end: `broker 2 was restarted`, `pause of broker 2 ended`."""
-    nodes, details = nodes_of(fault.nodes) if fault.nodes else "", fault.details or {}
+    nodes = nodes_of(fault.nodes) if fault.nodes else ""
     if fault.kind in DISK_FAULTS and fault.type == "fault":
-        topic, partition = details.get("topic"), details.get("partition")
+        topic, partition = fault.details.get("topic"), fault.details.get("partition")
         logs = "logs" if topic is None else f"{topic}-{partition}" if partition is not None else str(topic)
         end = _end_of_cut(fault)
         return DISK_FAULTS[fault.kind].format(logs, nodes) + ("" if end is None else f", from offset {end} on")

@@ -25,10 +25,10 @@ BY_REQUEST = "client delete records request"  # a LogStartOffsetIncrementReason
 
 
 def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
-    """The fact of one log line; `about` are the fields that its kind has."""
+    """The fact of one log line, about the broker that logged it unless `about`, the fields of its kind, has another."""
     time = builder.at(row["time"], row["broker"])
-    partition = None if row["topic"] is None else _name(row)
-    return Fact(message, kind, time, row["file"], row["line"], partition=partition, **about)
+    about = {"partition": None if row["topic"] is None else _name(row), "broker": row["broker"], **about}
+    return Fact(message, kind, time, row["file"], row["line"], **about)
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     isr = broker_names(fields["isr"]) if "isr" in fields else None
     message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     message += "" if isr is None else f", ISR {fields['isr']}"
-    fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, broker=broker, isr=isr)
+    fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, isr=isr)
     # A leader that restarts reports again in the same epoch, from its log end at that time.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
@@ -58,7 +58,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         steps = [f"added {fields['adding']}"] if fields.get("adding") else []
         steps += [f"removed {fields['removing']}"] if fields.get("removing") else []
         message = f"broker {broker} led {_name(row)} while a reassignment {' and '.join(steps)}"
-        moved = _fact(builder, row, message, "reassignment", broker=broker)
+        moved = _fact(builder, row, message, "reassignment")
         builder.moves.append(Move(moved, broker_names(fields.get("adding")), broker_names(fields.get("removing"))))
 
 
@@ -83,8 +83,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     followed = "" if leader is None else f" broker {leader}"
     message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     message += f", with log end {fields['offset']}"
-    about = {"epoch": term.epoch, "broker": row["broker"], "brokers": led, "offset": fields["offset"]}
-    fact = _fact(builder, row, message, "followed", **about)
+    fact = _fact(builder, row, message, "followed", epoch=term.epoch, brokers=led, offset=fields["offset"])
     term.facts.append(fact)
     builder.ends.append(LogEnd(fact, row["broker"], fields["offset"], "followed"))
     term.begin(fact.time)
@@ -108,7 +107,7 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
-        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", isr=isr)
+        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", broker=None, isr=isr)
     elif row["file"] not in files:
         term.facts.append(fact)
     if not files:
@@ -144,7 +143,7 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     lost = "removed" in fields
     change = f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
     message = f"{_name(row)} {change}, ISR {listed(isr)}"
-    fact = _fact(builder, row, message, "leaderless", epoch=epoch, isr=isr)
+    fact = _fact(builder, row, message, "leaderless", epoch=epoch, broker=None, isr=isr)
     _state(builder, fields, fact)
     files = builder.decisions.setdefault((epoch, None, isr), set())
     if not files:
@@ -199,7 +198,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
         old = broker_names(fields["old"])
         message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     isr = broker_names(fields["isr"])
-    fact = _fact(builder, row, message, "isr", isr=isr, broker=row["broker"], brokers=old)
+    fact = _fact(builder, row, message, "isr", isr=isr, brokers=old)
     builder.reported_by_leaders.append(fact)
     _state(builder, fields, fact)
 
@@ -223,7 +222,7 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
         return
     (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
-    fact = _fact(builder, row, text, "noop" if is_noop else kind, broker=row["broker"], offset=end)
+    fact = _fact(builder, row, text, "noop" if is_noop else kind, offset=end)
     is_new = row["kind"] == "created"
     builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop, is_new=is_new))
 
@@ -244,8 +243,7 @@ def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any])
     leader, offset = str(fields["leader"]), fields["offset"]
     message = f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader,"
     message += f" broker {leader}, did not have, and continued from offset {offset}"
-    about = {"broker": row["broker"], "brokers": broker_names([leader]), "offset": offset}
-    fact = _fact(builder, row, message, OUT_OF_RANGE, **about)
+    fact = _fact(builder, row, message, OUT_OF_RANGE, brokers=broker_names([leader]), offset=offset)
     builder.refused_fetches.append(fact)
     if offset < fields["fetched"]:  # else the offset is the leader's log start
         builder.ends.append(LogEnd(fact, leader, offset, "refused"))
@@ -256,7 +254,7 @@ def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]
     broker, start, end = row["broker"], fields["start"], fields["offset"]
     held = "was empty" if start == end == 0 else f"had offsets {start} to {end}"
     message = f"broker {broker}, the leader, refused a follower's fetch from offset {fields['fetched']} of {_name(row)}"
-    fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", broker=broker, offset=end)
+    fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", offset=end)
     builder.refused_fetches.append(fact)
     builder.ends.append(LogEnd(fact, broker, end, "refused"))
 
@@ -268,7 +266,7 @@ def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
     of_leader = fields.get("reason") in ("leader offset increment", BY_REQUEST)
     kind = LEADERS_LOG_START if of_leader else "log-start"
-    fact = _fact(builder, row, message, kind, broker=row["broker"], offset=fields.get("offset"))
+    fact = _fact(builder, row, message, kind, offset=fields.get("offset"))
     builder.log_starts.append(fact)
     builder.deletions += _deletion(fields.get("reason") or BY_REQUEST, fields.get("offset"))
 
@@ -284,7 +282,7 @@ def _deletion(reason: str, offset: int | None) -> list[Deletion]:
 
 def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     message = f"broker {row['broker']} compacted {_name(row)}"
-    builder.cleanings.append(_fact(builder, row, message, "cleaned", broker=row["broker"]))
+    builder.cleanings.append(_fact(builder, row, message, "cleaned"))
 
 
 def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -292,7 +290,7 @@ def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     name = builder.replica_logs.name
     if name in str(fields["partitions"]).split(","):
         message = f"the log directory of {name} on broker {row['broker']} failed ({fields['folder']}), so it is offline"
-        builder.disk_errors.append(_fact(builder, row, message, "disk-failed", broker=row["broker"]))
+        builder.disk_errors.append(_fact(builder, row, message, "disk-failed"))
 
 
 def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -302,19 +300,19 @@ def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, An
         return
     message = f"broker {broker} could not replicate {_name(row)} from offset {offset} on, as the copy of its leader,"
     message += f" broker {leader}, is damaged"
-    about = {"broker": broker, "brokers": broker_names([leader]), "offset": offset}
-    builder.disk_errors.append(_fact(builder, row, message, "fetched-corrupt", **about))
+    fact = _fact(builder, row, message, "fetched-corrupt", brokers=broker_names([leader]), offset=offset)
+    builder.disk_errors.append(fact)
 
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    fact = _fact(builder, row, f"broker {row['broker']} started", "started", broker=row["broker"])
+    fact = _fact(builder, row, f"broker {row['broker']} started", "started")
     alive_until = builder.at(fields.get("alive_until"), row["broker"])
     builder.events.append(BrokerEvent(fact, row["broker"], "started", alive_until))
 
 
 def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     message = f"broker {row['broker']} found that it had been shut down in order, with all logs flushed"
-    builder.clean_starts.append(_fact(builder, row, message, "clean-start", broker=row["broker"]))
+    builder.clean_starts.append(_fact(builder, row, message, "clean-start"))
 
 
 # By kind of line: the broker's event that a controller saw, or its own last line, and the wording of its fact.
@@ -353,7 +351,7 @@ def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     if builder.version is None:
         builder.version = text
         message = f"broker {row['broker']} runs Kafka {text}"
-        builder.version_fact = _fact(builder, row, message, "version", broker=row["broker"])
+        builder.version_fact = _fact(builder, row, message, "version")
 
 
 HANDLERS = {

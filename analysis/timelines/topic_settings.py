@@ -13,12 +13,12 @@ _NEXT_SETTING = re.compile(r", ?(?=[\w.]+ -> )")  # a value may have commas
 RETENTION: tuple[tuple[str, Literal["age", "size"]], ...] = (("retention.ms", "age"), ("retention.bytes", "size"))
 
 
-def add_setting(builder: Builder, row: dict[str, Any], time: int | None) -> None:
-    """Adds a value of a setting of the topic, from a row of METADATA.
+def add_setting(builder: Builder, row: dict[str, Any]) -> None:
+    """Adds a value of a setting of the topic, from a row of METADATA with its time `at` (ns).
 
     One that was set after the topic had been created was the brokers' default before, so it is not its configuration.
     """
-    name, value = row["key"], "" if row["value"] is None else str(row["value"]).lower()
+    name, value, time = row["key"], "" if row["value"] is None else str(row["value"]).lower(), row["at"]
     created = [fact.time for fact in builder.topic_changes if fact.kind == "topic-created" and fact.time is not None]
     if time is None or not created or time <= max(created) + SECOND:
         builder.config.setdefault(name, row["value"])

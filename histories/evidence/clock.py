@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
@@ -36,7 +36,7 @@ class Fault:
     invoked: int
     completed: int
     place: int | None = None
-    details: Mapping[str, object] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = "ok"
 
 
