@@ -73,7 +73,7 @@ def version_in_words(value: str) -> str:
 
 def intermediate_reads(history: TxnHistory, writes: pl.DataFrame, reads: pl.DataFrame) -> Iterator[Anomaly]:
     """G1b: a transaction read a version that another one replaced before it ended. `reads`: key, value, txn."""
-    replaced = writes.filter(pl.col("step") < pl.col("step").max().over("txn", "key"))
+    replaced = writes.filter(pl.col("outcome") != "fail", pl.col("step") < pl.col("step").max().over("txn", "key"))
     pairs = (
         reads.join(replaced.select("key", "value", pl.col("txn").alias("writer")), on=["key", "value"])
         .filter(pl.col("txn") != pl.col("writer"))

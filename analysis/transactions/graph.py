@@ -6,6 +6,8 @@ object for each operation, and networkx is pure Python.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -176,6 +178,17 @@ def order_in_time(start: Ints, end: Ints, group: Ints) -> Edges:
         np.concatenate([order, ends[:-1][same], ends[before[has_one]]]),
         np.concatenate([ends, ends[1:][same], np.flatnonzero(has_one)]),
     )
+
+
+def next_in_time(starts: Sequence[int], ends: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of operations where one ends before the other starts, and none lies between them; sorted by starts."""
+    for one, end in enumerate(ends):
+        first_end = MAX_INT64  # of the later ones so far
+        for later in range(bisect_right(starts, end), len(starts)):
+            if starts[later] > first_end:
+                break
+            first_end = min(first_end, ends[later])
+            yield one, later
 
 
 def _join_edges(*parts: Edges) -> Edges:

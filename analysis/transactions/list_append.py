@@ -97,8 +97,7 @@ def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     yield from _of_elements(history, lists, seen.explode("value", empty_as_null=False))
     yield from _dirty_updates(history, lists)
     last = lists.reads.select("key", pl.col("list").str.extract(_LAST).alias("value"), "txn").drop_nulls("value")
-    possible = lists.appends.filter(pl.col("outcome") != "fail")
-    yield from intermediate_reads(history, possible, last)
+    yield from intermediate_reads(history, lists.appends, last)
     yield from lost_updates(history)
     yield from within_transactions(history, _judge_steps)
 

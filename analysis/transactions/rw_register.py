@@ -7,7 +7,6 @@ More follows from what the user assumes of each key (ASSUMPTIONS). So a history 
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.errors import UsageError
-from ...histories.tables import MAX_INT64, MIN_INT64, Schema
+from ...histories.tables import MIN_INT64, Schema
 from .anomalies import (
     Anomaly,
     MicroOperation,
@@ -25,7 +24,7 @@ from .anomalies import (
     version_in_words,
     within_transactions,
 )
-from .graph import Edges, components_of
+from .graph import Edges, components_of, next_in_time
 from .txn_history import TxnHistory
 from .version_edges import BASES, BASIS, INITIAL, Versions
 
@@ -163,20 +162,8 @@ def _assumed_order(registers: Registers, name: str) -> Iterator[VersionStep]:
     for key, txn, start, end, process, first, last in known.select(columns).iter_rows():
         groups[key, process if name == "sequential" else ""].append(Use(start, end, txn, first, last))
     for (key, _), own in groups.items():
-        for one, other in _next_in_time(own):
-            yield VersionStep(key, one.last, other.first, one.txn, other.txn)
-
-
-def _next_in_time(uses: list[Use]) -> Iterator[tuple[Use, Use]]:
-    """Pairs of uses where one ends before the other starts, and no use lies between them; `uses` is sorted by start."""
-    starts = [use.start for use in uses]
-    for use in uses:
-        first_end = MAX_INT64  # of the later ones so far
-        for later in uses[bisect_right(starts, use.end) :]:
-            if later.start > first_end:
-                break
-            first_end = min(first_end, later.end)
-            yield use, later
+        for one, other in next_in_time([use.start for use in own], [use.end for use in own]):
+            yield VersionStep(key, own[one].last, own[other].first, own[one].txn, own[other].txn)
 
 
 def _in_cycles(inferred: pl.DataFrame) -> pl.DataFrame:
@@ -208,8 +195,7 @@ def anomalies_of(history: TxnHistory, registers: Registers, contradictions: list
     for key, value, reader, writer in pairs.iter_rows():
         sentence = f"T2 read {shown(value)} of key {shown(history.keys[key])}, which T1 wrote, but T1 failed"
         yield Anomaly("G1a", sentence, (writer, reader), (value,), key=key, leader=reader)
-    possible = registers.writes.filter(pl.col("outcome") != "fail")
-    yield from intermediate_reads(history, possible, registers.reads)
+    yield from intermediate_reads(history, registers.writes, registers.reads)
     yield from lost_updates(history)
     yield from within_transactions(history, _judge_steps)
 

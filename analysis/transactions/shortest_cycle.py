@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ...histories.tables import MAX_INT64
 from ...models.arrays import Ints
 from .cycle_types import Base, type_of
-from .graph import Graph, Order
+from .graph import Graph, Order, next_in_time
 
 BUDGET = 200_000  # steps of the search for the shortest cycle of a component; then the shortest so far is taken
 KINDS: tuple[str, ...] = ("ww", "wr", "rw")
@@ -79,14 +78,8 @@ class CycleSearch:
         for node in sorted(self.nodes, key=lambda node: (int(self.graph.start[node]), node)):
             by_process.setdefault(int(self.graph.process[node]), []).append(node)
         for nodes in by_process.values():
-            starts = self.graph.start[nodes]
-            for node in nodes:
-                covered = MAX_INT64
-                for later in nodes[int(np.searchsorted(starts, self.graph.end[node], "right")) :]:
-                    if self.graph.start[later] > covered:
-                        break
-                    covered = min(covered, int(self.graph.end[later]))
-                    self.successors.setdefault(node, []).append((later, False))
+            for one, later in next_in_time(self.graph.start[nodes].tolist(), self.graph.end[nodes].tolist()):
+                self.successors.setdefault(nodes[one], []).append((nodes[later], False))
 
     def shortest(self) -> Cycle | None:
         """The shortest cycle that BUDGET allows to find; None only for G-single-item."""
