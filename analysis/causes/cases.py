@@ -252,6 +252,12 @@ class GroupPartition(TopicPartition):
         offset = event["first_offset"]
         return Fact(text, kind, event["time"], place=event["place"], partition=self.name, offset=offset)
 
+    def committed_fact(self, event: Event, more: str = "") -> Fact:
+        """The fact that a member committed an offset, or was assigned it as the committed one; `more` follows."""
+        did = "was assigned the committed" if event["f"] == "assign" else "committed"
+        text = f"{event['process']} {did} offset {event['first_offset']} of {self.name}{more}"
+        return self.fact(event, "committed", text)
+
     def assigned_fact(self, assigned: Event) -> Fact:
         """The fact that a member was assigned the group's committed offset."""
         text = f"{assigned['process']} was assigned {self.name} with the committed offset {assigned['first_offset']}"
@@ -275,9 +281,7 @@ class Regression(GroupPartition):
     @property
     def committed(self) -> Fact:
         """The fact of the higher committed offset."""
-        did = "was assigned the committed" if self.higher["f"] == "assign" else "committed"
-        text = f"{self.higher['process']} {did} offset {self.offset} of {self.name}"
-        return self.fact(self.higher, "committed", text)
+        return self.committed_fact({**self.higher, "first_offset": self.offset})
 
 
 @dataclass(frozen=True)

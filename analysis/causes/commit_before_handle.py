@@ -47,8 +47,7 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     polled_first = f"{poll['process']} polled offset {missed.first} of {missed.name}"
     facts = [missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first), _end_fact(missed, poll, end)]
     if own:
-        text = f"{own['process']} committed offset {own['first_offset']} of {missed.name}"
-        facts.append(missed.fact(own, "committed", text))
+        facts.append(missed.committed_fact(own))
     elif assigned:
         text = f"{assigned['process']} was assigned {missed.name} with committed offset {assigned['first_offset']}:"
         facts.append(missed.fact(assigned, "assigned", f"{text} {poll['process']} {IN_BACKGROUND}"))

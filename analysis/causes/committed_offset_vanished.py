@@ -50,10 +50,8 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     read = events.filter(pl.col("time") < reset.assigned["time"], f="poll")
     if greatest(read["last_offset"], missed.last) > missed.last:
         return NOT_THE_CASE
-    text = f"{commit['process']} committed offset {commit['first_offset']} of {missed.name}"
-    committed = missed.fact(commit, "committed", text)
     vanished, measures = _vanished(missed, commit, reset.assigned)
-    facts = [committed, *vanished, reset.configured, reset.began]
+    facts = [missed.committed_fact(commit), *vanished, reset.configured, reset.began]
     return Attempt(True, ordered(facts), [*measures, *PREVENTED_BY])
 
 

@@ -42,6 +42,5 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
     for poll in polls.tail(1).iter_rows(named=True):
         text = f"{poll['process']} polled offset {first} of {regression.name}"
         facts.append(regression.fact({**poll, "first_offset": first}, "polled", text))
-    text = f"{lower['process']} committed offset {lower['first_offset']} of {regression.name}"
-    text += " without reading from there"
-    return Attempt(True, ordered([*facts, regression.fact(lower, "committed", text)]), PREVENTED_BY)
+    facts.append(regression.committed_fact(lower, " without reading from there"))
+    return Attempt(True, ordered(facts), PREVENTED_BY)
