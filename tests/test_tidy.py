@@ -28,6 +28,7 @@ MAY_IMPORT = {
 API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cli` does, and neither imports the other
 # Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
 ANALYSIS_ORDER = (
+    "batches",
     "cached",
     "extremes",
     "wording",

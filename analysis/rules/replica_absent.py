@@ -86,18 +86,12 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     is_damaged = pl.col("send").is_in(_in_damage(last, absent)["send"].implode())
     outdated = absent.filter(~is_damaged, pl.col("held").fill_null(False))
     if outdated.height:
-        where = "in no collected log"
-        if not outdated["everywhere"].any():
-            where = f"not in the log of broker {last.leader}, the leader"
         yield Unknown(
             f"the final reads of {logs.name} returned {plural(outdated.height, 'acknowledged record')} that"
-            f" {'is' if outdated.height == 1 else 'are'} {where}, so the logs were copied before the run ended, or"
-            " changed after it"
+            f" {'is' if outdated.height == 1 else 'are'} {_where_absent(last, outdated)}, so the logs were copied"
+            " before the run ended, or changed after it"
         )
-        # These logs are too old to show what is behind their end, too.
-        end = last.judged(last.bounds)["end"].max()
-        is_old = pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
-        absent = absent.filter(is_damaged | ~is_old)
+        absent = absent.filter(is_damaged | ~_is_outdated(last))
     erased, deleted = _maybe_erased(logs, absent, sends), absent.filter("maybe_removed").select("send")
     for which, cause, reason in (
         (erased, "compaction", ": a tombstone of the key was sent, and its offset is not known"),
@@ -232,6 +226,12 @@ def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     return absent.join(latest, on="key").filter(erased).select("send")
 
 
+def _is_outdated(last: _LastLogs) -> pl.Expr:
+    """Whether these logs are too old to show a send: the final reads returned it, or it is behind their end."""
+    end = last.judged(last.bounds)["end"].max()
+    return pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
+
+
 def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
     """The absent sends at damaged or missing offsets; those without an offset may be at missing ones."""
     schema = {"broker": pl.String, "first_offset": pl.Int64, "last_offset": pl.Int64}
@@ -256,6 +256,11 @@ def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
     count = plural(unsure.height, "acknowledged record")
     where = "in the collected logs" if unsure["everywhere"].any() else f"readable on broker {leader}, the leader"
     return f"{count} of {last.logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
+
+
+def _where_absent(last: _LastLogs, absent: pl.DataFrame) -> str:
+    is_elsewhere = not absent["everywhere"].any()
+    return f"not in the log of broker {last.leader}, the leader" if is_elsewhere else "in no collected log"
 
 
 def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:

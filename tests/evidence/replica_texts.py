@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
-from logjudge.analysis.replicas.replica_logs import complete_sends, replica_logs_of
+from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, complete_sends, replica_logs_of
 from logjudge.histories.evidence.dump_text import text_digest
 from logjudge.histories.evidence.tables import BATCHES, CHECKPOINTS, DAMAGE, EPOCHS, LOCATION, RECORDS
 
@@ -86,9 +86,8 @@ def sends(*rows):
                 "acks": "all",
             }
         )
-    return complete_sends(
-        pl.DataFrame(out, schema_overrides={"offset": pl.Int64, "key": pl.String, "value": pl.String})
-    )
+    names = ("value", "key", "offset", "acknowledged", "invoked", "completed", "place", "acks")
+    return complete_sends(pl.DataFrame(out, schema={name: SENT_RECORDS[name] for name in names}))
 
 
 def of(tables, **options):
