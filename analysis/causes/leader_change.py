@@ -141,9 +141,8 @@ def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost
 
     Its epoch began at or below them, or at an unknown offset; or the old leader truncated them to its log.
     """
-    if term.start is None or term.start <= lost.first or resumed_below(timeline, term, lost):
-        return True
-    return bool(facts_truncated_to(timeline, change.old_leader, term, lost))
+    is_below = term.start is None or term.start <= lost.first or resumed_below(timeline, term, lost)
+    return is_below or bool(facts_truncated_to(timeline, change.old_leader, term, lost))
 
 
 def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
@@ -368,9 +367,8 @@ def clean_by_configuration(timeline: Timeline, at: int | None) -> list[Fact]:
 
     Empty if it did, or is not recorded.
     """
-    if not timeline.allows_only_clean_elections(at):
-        return []
-    return [setting.fact for setting in timeline.settings_between(UNCLEAN, at, at)][:1]
+    settings = timeline.settings_between(UNCLEAN, at, at) if timeline.allows_only_clean_elections(at) else []
+    return [setting.fact for setting in settings][:1]
 
 
 def isr_before_election(new: Term) -> list[Fact]:
