@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from operator import itemgetter
 
 import polars as pl
@@ -32,7 +33,8 @@ def is_election(explained: Explained) -> bool:
 def explain_truncations(p: Partition) -> list[Explained]:
     """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
-    Also one for each unclean election if no collected log can show what it truncated.
+    Also one for each leader whose log had ended higher before, if no truncation shows that, and for each unclean
+    election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
@@ -40,6 +42,7 @@ def explain_truncations(p: Partition) -> list[Explained]:
     if p.timeline is None or len(p.sends):
         return []
     explained = [*_explain_cuts(p.timeline, started_ms(p.settings))]
+    explained += _explain_falls(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
     is_judged = p.topic.startswith("__") or p.context.height > 0
@@ -62,6 +65,30 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded{when}"
         truncated = OffsetRange(topic, partition, first, end - 1)
         yield Explained(**vars(found), sentence=text, event=event, truncated=truncated)
+
+
+def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
+    """An explanation for each term that began below the start of an earlier one, as after the loss of a disk.
+
+    The log of the earlier leader ended at that start. None where the ranges of truncations overlap.
+    """
+    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
+    if any(fact.kind == "topic-deleted" for fact in timeline.topic_changes):
+        return  # another topic of this name begins at offset 0 again
+    known = [t for t in timeline.terms.values() if t.leader and t.start_facts and t.start is not None]
+    for before, term in pairwise(t for t in known if not t.has_conflict):
+        first, end = term.start or 0, before.start or 0
+        lacked = OffsetRange(topic, partition, first, end - 1)
+        if first >= end or any(lacked.overlaps(one) for one in truncated):
+            continue
+        acks = frozenset({"all"} if topic.startswith("__") else ())
+        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=before.time)
+        event = (
+            f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}, below offset"
+        )
+        event += f" {end}, where epoch {before.epoch} had begun"
+        text = f"{event}; no acknowledgements are recorded"
+        yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
 
 
 def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:

@@ -30,7 +30,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
+from .timelines import AFTER, BEGAN, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -331,3 +331,22 @@ def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began
     [explained] = explain_truncations(p)
     assert explained.cause == "unclean-election"
     assert explained.event == "broker 1 truncated offsets 7 to 19 of orders-0"
+
+
+@pytest.mark.parametrize(
+    ("began", "events"),
+    [
+        (2, ["broker 1 began to lead orders-0 in epoch 2 from offset 2, below offset 9, where epoch 1 had begun"]),
+        (9, []),
+        (12, []),
+    ],
+)
+def test_a_leader_that_begins_below_an_earlier_one_lost_records(began, events) -> None:
+    """As the only replica that comes back with an empty disk, so that no broker truncates its log."""
+    lines = (
+        (at, BEGAN % (1, epoch, offset, epoch, "1")) for at, epoch, offset in ((1, 0, 0), (4, 1, 9), (8, 2, began))
+    )
+    found = timeline(logs("1: 0a@2"), events=[server_log("1", *lines)])
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    assert [one.event for one in explain_truncations(p)] == events
