@@ -342,8 +342,8 @@ def _leader_changes(builder: Builder) -> None:
     for term in terms:
         recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
         if term.electable is None and recorded is not None:
-            before = recorded.isr or frozenset()
-            joined = (term.isr or frozenset()) & before - {term.leader}
+            before, isr = recorded.isr or frozenset(), term.isr or frozenset()
+            joined = term.leader in isr and isr & before - {term.leader}
             term.electable = before | ({str(term.leader)} if joined else frozenset())
             term.electable_fact = recorded
     for fact in builder.elected_outside_isr:
