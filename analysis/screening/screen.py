@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -47,31 +48,23 @@ def screen_batch(small: Tables, apart: Collection[Unit], common: Common) -> Scre
     tables = {name: pl.concat([no_rows(OBSERVED[name]), *small.get(name, ())]) for name in OBSERVED}
     summaries: list[dict[str, Any]] = []
     unproved: dict[Unit, frozenset[str]] = {}
-    topics = {topic for frame in tables.values() for topic in frame["topic"].unique()}
-    if len(topics) >= MIN_PARTITIONS or _partitions(tables) >= MIN_PARTITIONS:
+    has_rows = sum(map(len, tables.values())) >= MIN_PARTITIONS
+    keys = [frame.select("topic", "partition").unique().rows() for frame in tables.values()] if has_rows else []
+    if len(units := {*chain.from_iterable(keys)}) >= MIN_PARTITIONS:
         transactional = common.unplaced.filter("txn")["topic"].drop_nulls()
-        left_out = {*transactional, *topics_with_deletions(topics, common)}
+        left_out = {*transactional, *topics_with_deletions({topic for topic, _ in units}, common)}
         screened = {name: rows.filter(~pl.col("topic").is_in(left_out)) for name, rows in tables.items()}
         many = ManyPartitions.of(screened, common)
         many = many.without(many.numbers_of(apart))
         drawn = -(-MAX_DRAWN // max(common.settings.batches, 1))
         if len(many.keys) >= MIN_PARTITIONS:
             summaries, unproved = _screen(many, many.largest(drawn))
-    valid = pl.DataFrame(
-        [(one["topic"], one["partition"]) for one in summaries],
-        schema={"topic": pl.String, "partition": pl.Int32},
-        orient="row",
-    )
-    left = [
-        (unit, name, own)
-        for name, rows in tables.items()
-        for unit, own in by_unit(rows.join(valid, on=["topic", "partition"], how="anti", maintain_order="left"))
-    ]
+    if summaries:
+        key = {"topic": pl.String, "partition": pl.Int32}
+        valid = pl.DataFrame([(one["topic"], one["partition"]) for one in summaries], schema=key, orient="row")
+        tables = {name: rows.join(valid, on=[*key], how="anti", maintain_order="left") for name, rows in tables.items()}
+    left = [(unit, name, own) for name, rows in tables.items() for unit, own in by_unit(rows)]
     return Screened(summaries, left, unproved)
-
-
-def _partitions(tables: dict[str, pl.DataFrame]) -> int:
-    return len({key for frame in tables.values() for key in frame.select("topic", "partition").unique().rows()})
 
 
 def _screen(many: ManyPartitions, drawn: Iterable[int]) -> tuple[list[dict[str, Any]], dict[Unit, frozenset[str]]]:
