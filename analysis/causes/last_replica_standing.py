@@ -79,8 +79,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
-    if joined := _others_in_isr(timeline, broker, lost.last_acked, loaded):
-        return needs(f"whether {' or '.join(f'broker {other}' for other in joined)}, then in the ISR, had the records")
+    others = _others_in_isr(timeline, broker, lost.last_acked, loaded)
+    if unsure := [other for other in others if not still_had_records(timeline, other, lost)]:
+        return needs(f"whether {' or '.join(f'broker {other}' for other in unsure)}, then in the ISR, had the records")
     alone = _facts_alone_in_isr(timeline, change, broker, lost)
     if _lost_while_others_in_isr(timeline, broker, lost, successor.time if successor else None):
         return needs(f"whether another broker that was in the ISR when broker {broker} lost the records still had them")

@@ -40,6 +40,11 @@ class KraftWording(Wording):
         if not was_clean:
             text = f"[LogLoader partition={name}, dir={folder}] Recovering unflushed segment 0. 0 recovered for {name}."
             yield Line(text, LOADER)
+        if (lost := self.found_tail(node, partition)) is not None:
+            where = f"partition={name}, dir={folder}"
+            yield Line(
+                f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {lost}", LOADER, "WARN"
+            )
         start = self.cluster.brokers[node].replicas[partition].log.start
         text = (
             f"Completed load of Log(dir={folder}/{name}, topicId={self.topic_id(partition)}, topic={topic}, "
@@ -93,9 +98,7 @@ class KraftWording(Wording):
         name = self.name(cut.partition)
         where = f"partition={name}, dir={self.folder(node)}"
         if cut.reason == "unclean-disk":
-            if cut.after != cut.before:
-                text = f"[LogLoader {where}] Corruption found in segment 0, truncating to offset {cut.after}"
-                yield Line(text, LOADER, "WARN")
+            self.lose_tail(node, cut)
             return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "out-of-range":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from ...models.replication.cluster import Cluster
-from ...models.replication.events import ClusterEvent, arguments
+from ...models.replication.events import ClusterEvent, Truncated, arguments
 from ...models.replication.network import FIRST_CONTROLLER, QUORUM
 from .names import stamp, uuid
 
@@ -52,6 +52,17 @@ class Wording:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        # The new ends of logs that lost their tails with the power, by broker and partition, until they are loaded.
+        self._lost_tails: dict[tuple[int, int], int] = {}
+
+    def lose_tail(self, node: int, cut: Truncated) -> None:
+        """Remember a lost tail: a broker only finds that out when it starts again."""
+        if cut.after != cut.before:
+            self._lost_tails[node, cut.partition] = cut.after
+
+    def found_tail(self, node: int, partition: int) -> int | None:
+        """The end of a log that is being loaded, if its tail was lost."""
+        return self._lost_tails.pop((node, partition), None)
 
     def topic_id(self, partition: int) -> str:
         """The id of the partition's topic."""

@@ -44,7 +44,15 @@ class ZookeeperWording(Wording):
         name = self.name(partition)
         if not was_clean:
             yield Line(f"Recovering unflushed segment 0 in log {name}.", OLD_LOG)
+        yield from self.invalid_tail(node, partition)
         yield Line(f"Completed load of log {name} with 1 log segments and log end offset {end} in 10 ms", OLD_LOG)
+
+    def invalid_tail(self, node: int, partition: int) -> Iterator[Line]:
+        """The line about a lost tail in a log that is being loaded."""
+        lost = self.found_tail(node, partition)
+        if lost is not None:
+            text = f"Found invalid messages in log segment /{self.name(partition)}/{0:020d}.log at byte offset {lost}."
+            yield Line(text, OLD_LOG, "WARN")
 
     def leader(self, node: int, led: Led) -> Iterator[Line]:
         yield self._received(node, node, led)
@@ -92,9 +100,7 @@ class ZookeeperWording(Wording):
     def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
         name = self.name(cut.partition)
         if cut.reason == "unclean-disk":
-            if cut.before != cut.after:
-                text = f"Found invalid messages in log segment /{name}/{0:020d}.log at byte offset {cut.after}."
-                yield Line(text, OLD_LOG, "WARN")
+            self.lose_tail(node, cut)
             return
         if cut.reason == "out-of-range":
             text = (
@@ -189,6 +195,7 @@ class EpochWording(ZookeeperWording):
         log, start = self.log(node, partition), self.cluster.brokers[node].replicas[partition].log.start
         if not was_clean:
             yield Line(f"{log} Recovering unflushed segment 0", OLD_LOG)
+        yield from self.invalid_tail(node, partition)
         text = (
             f"{log} Completed load of log with 1 segments, log start offset {start} and log end offset {end} in 10 ms"
         )
@@ -215,7 +222,7 @@ class EpochWording(ZookeeperWording):
     def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
         log, name = self.log(node, cut.partition), self.name(cut.partition)
         if cut.reason == "unclean-disk":
-            yield from super().truncate(node, cut)
+            self.lose_tail(node, cut)
             return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "out-of-range":
