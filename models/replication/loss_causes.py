@@ -70,7 +70,9 @@ def explain_loss(
         return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
     if any(_parted(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
         return loss("split-brain", "two brokers led one leader epoch, and only the other one had it")
-    if elected.is_unclean and not elected.was_last_known:
+    # With acks=1 a leader that was replaced unknowingly may have had it alone: then a clean election loses it, too.
+    was_eligible = ack.acks != 1 or not had.isdisjoint((*before.isr, *before.elr))
+    if elected.is_unclean and not elected.was_last_known and was_eligible:
         return loss("unclean-election", "it was not in the ISR")
     if cut is not None and cut.reason == "unclean-disk":
         # The change that recalls the last known leader may be the one that empties the ELR.

@@ -118,6 +118,16 @@ def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     assert losses <= {"single-ack-failover"}
 
 
+def test_an_unclean_election_is_no_cause_where_no_broker_in_the_isr_had_the_records() -> None:
+    """Broker 1 is cut off, and acknowledges alone. Brokers 2 and 3 die in turn; broker 2 is elected uncleanly."""
+    options = {"acks": "1", "enable.idempotence": False, "unclean.leader.election.enable": True}
+    cut_off = Fault(3 * SECOND, "partition", (1,), 14 * SECOND)
+    died = Fault(4 * SECOND, "crash", (2,), 4 * SECOND), Fault(6 * SECOND, "crash", (3,), 14 * SECOND)
+    cluster, events = run("kraft", {**options, "simulation.ops": 100}, cut_off, *died)
+    assert any(details for _, _, kind, details in events if kind == "elected" and details[2].is_unclean)
+    assert {loss.cause for loss in cluster.ledger.acks[0].losses.values()} == {"single-ack-failover"}
+
+
 @pytest.mark.parametrize(
     ("variant", "to", "replaced"),
     [
