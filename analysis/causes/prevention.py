@@ -71,7 +71,7 @@ def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Los
     starts = [e.time or 0 for e in lives if (e.broker, e.kind) == (new.leader, "started")]
     if max(starts, default=0) <= (died[0].time or 0) or not still_had_records(timeline, old, lost):
         return []
-    return [f"starting broker {old} before broker {new.leader} (the last broker to stop starts first)"]
+    return [f"starting broker {old}, which still had the records, before broker {new.leader}"]
 
 
 def more_replicas(timeline: Timeline, lost: Lost) -> list[str]:

@@ -342,7 +342,7 @@ def test_the_last_broker_to_stop_should_have_been_the_first_to_start():
         explained = explain_loss(timeline(old, None, None, events, None, "0.10.2.2", "2", faults), lost())
         return (
             explained.cause,
-            "starting broker 1 before broker 2 (the last broker to stop starts first)" in explained.prevented_by,
+            "starting broker 1, which still had the records, before broker 2" in explained.prevented_by,
         )
 
     died, killed, back = fault("kill", "2", 2), fault("kill", "1", 6), fault("restart", "2", 8)
