@@ -6,7 +6,8 @@ a rack) loses these records. The election that follows loses nothing more.
 Needs: at least two replicas that were in sync while the records were acknowledged, so that they had them. All of them
 died later and were down at the same time: the last of them died before any started again, or all had started again
 before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
-truncation. And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing).
+truncation. Where the history has a broker's power failures, one of them came before the election that lost the records.
+And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import SEPARATE, flush_measures
-from .replica_history import death_facts, had_records, isr_at_acknowledgement, short_log_facts
+from .replica_history import death_facts, had_records, isr_at_acknowledgement, lost_power, short_log_facts
 from .surviving_records import stopped_alone_in_isr
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -41,9 +42,20 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if stopped_alone_in_isr(timeline, lost, change.new_leader):
         return NOT_THE_CASE  # the others had left the ISR before it failed
     until = change.successor.time if change.successor else None
+    if until is not None and any(_had_power(timeline, member, lost, until) for member in together):
+        return NOT_THE_CASE
     died = [death_facts(timeline, member, until) for member in together]
     facts = chain(change.began, had[0], acknowledgement_facts(lost), *died, started, *short, change.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), SEPARATE])
+
+
+def _had_power(timeline: Timeline, broker: str, lost: Lost, elected: int) -> bool:
+    """Whether a broker only lost its power after the election that lost the records, though its process ended before.
+
+    The page cache keeps what a killed process wrote. Without a recorded power failure this is not known.
+    """
+    since = lost.last_acked or 0
+    return lost_power(timeline, broker, since, MAX_INT64) and not lost_power(timeline, broker, since, elected)
 
 
 def _all_died_before_any_start(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:

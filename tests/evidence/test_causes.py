@@ -196,8 +196,8 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
         assert explain_loss(other, lost()).cause == "unknown"
 
 
-def correlated(*faults, ends=(1, 1), acks="all", config=None):
-    loads = [server_log(broker, (12, LOADED % end)) for broker, end in zip("12", ends, strict=True)]
+def correlated(*faults, ends=(1, 1), at=(12, 12), acks="all", config=None):
+    loads = [server_log(broker, (time, LOADED % end)) for broker, time, end in zip("12", at, ends, strict=True)]
     meta = metadata((13, {"leader": 2, "isr": [2]}))
     return explain_loss(timeline(AFTER, None, meta, loads, config, faults=faults), lost(acks))
 
@@ -213,6 +213,11 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     assert correlated(power[0], fault("restart", "1", 11)).cause == "unknown"  # the death of 2 is not recorded
     one_by_one = (power[0], fault("restart", "1", 8), fault("power-loss", "2", 9), fault("restart", "2", 11))
     assert correlated(*one_by_one).cause == "unknown"
+    killed = fault("kill", "1", 6), fault("kill", "2", 6), fault("power-loss", "2", 7), fault("restart", "2", 11)
+    without_power = fault("power-loss", "1", 9), fault("restart", "1", 15)
+    assert correlated(*killed, *without_power, at=(16, 12)).cause == "correlated-failure"
+    later = fault("power-loss", "1", 14), fault("restart", "1", 15)  # it still had them at the election
+    assert correlated(*killed, *later, at=(16, 12)).cause != "correlated-failure"
 
 
 @pytest.mark.parametrize(
