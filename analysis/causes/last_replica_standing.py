@@ -10,7 +10,7 @@ Needs: the broker that leads afterwards had the records, as it acknowledged them
 acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
 it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
 elected, or when its process stopped that had led until then, or when it acknowledged them and led again in its own
-epoch.
+epoch. No unclean election made it the leader in between.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.time for fact in short if fact.time is not None), default=None)
+    if loaded is not None and _was_elected_uncleanly(timeline, broker, loaded, change):
+        return NOT_THE_CASE
     others = _others_in_isr(timeline, broker, lost.last_acked, loaded)
     if unsure := [other for other in others if not still_had_records(timeline, other, lost)]:
         return needs(f"whether {' or '.join(f'broker {other}' for other in unsure)}, then in the ISR, had the records")
@@ -152,6 +154,16 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
         return alone
     # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
     return [fact for _, isr, fact in timeline.isr_between(lost.last_acked - 1) if isr == {broker}][:1]
+
+
+def _was_elected_uncleanly(timeline: Timeline, broker: str, loaded: int, change: LeaderChange) -> bool:
+    """Whether an unclean election made the broker leader with its short log, before the epoch that has the offsets now.
+
+    An epoch without records leaves no trace in leader-epoch-checkpoint.
+    """
+    until = change.successor.time if change.successor else None
+    led = [t for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time > loaded]
+    return any(t.elected_uncleanly for t in led if until is None or (t.time or 0) < until)
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:

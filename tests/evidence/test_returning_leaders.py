@@ -373,3 +373,16 @@ def test_a_leader_that_restarts_in_its_epoch_loses_what_an_earlier_leader_wrote_
     found = timeline(tables, None, meta, events, faults=faults)
     explained = explain_loss(found, lost(first=first, last=first, values=("b",)))
     assert explained.cause == cause, explained
+
+
+@pytest.mark.parametrize(("in_sync", "cause"), [(1, "last-replica-standing"), (2, "unknown")])
+def test_an_unclean_election_comes_before_a_clean_one_though_its_epoch_has_no_records(in_sync, cause):
+    """Broker 1 returns without the tail that it acknowledged. It leads, dies, and leads again, now from the ISR."""
+    alone = {"leader": 1, "isr": [1]}
+    meta = metadata((8, {"leader": -1, "isr": [in_sync]}), (13, alone), (15, {"leader": -1}), (17, alone))
+    logged = [server_log("1", (12, LOADED % 1), (16, LOADED % 1)), server_log("2", (16, LOADED % 2))]
+    died = fault("kill", "2", 6), fault("power-loss", "1", 7)
+    faults = (*died, fault("restart", "1", 11), fault("power-loss", "1", 14), fault("restart", "2", 15))
+    tables = {**logs("1: 0a 1x@4\n2: 0a 1x@4"), "epochs": epochs(("1", 0, 0), ("1", 4, 1))}
+    found = timeline(tables, {"replicas": ("1", "2")}, meta, logged, leader="1", faults=faults)
+    assert explain_loss(found, lost()).cause == cause
