@@ -52,9 +52,11 @@ def split_small(rows: pl.DataFrame, batches: int) -> tuple[list[tuple[int, pl.Da
     if len(rows) > SMALL_ROWS:
         key = ["topic", "partition"]
         few = rows.group_by(key).len().filter(pl.col("len") <= SMALL_ROWS)
+        if not len(few):  # as in most large runs
+            return [], rows
         small, large = rows.join(few, on=key, how="semi"), rows.join(few, on=key, how="anti", maintain_order="left")
-    if batches == 1 or not len(small):
-        return [(0, small)] if len(small) else [], large
+    if batches == 1:
+        return [(0, small)], large
     first = {topic: batch_of(Unit(topic, 0), batches) for topic in small["topic"].unique()}
     batch = (pl.col("topic").replace_strict(first, return_dtype=pl.Int64) + pl.col("partition")) % batches
     return [(int(str(number)), part) for (number,), part in small.group_by(batch, maintain_order=True)], large
