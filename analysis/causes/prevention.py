@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.fault_kinds import DEATHS
 from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
@@ -54,10 +53,17 @@ def eligible_leader(timeline: Timeline, lost: Lost, broker: str, elected: int | 
     A broker that returns from an unclean shutdown leaves the ELR, as its disk may have lost records, too.
     """
     others = isr_at_acknowledgement(timeline, lost) - {broker}
-    since, until = lost.last_acked or 0, MAX_INT64 if elected is None else elected
-    died = [e for e in timeline.events if e.kind == "died" and e.fact.kind in DEATHS and e.time is not None]
-    killed = {e.broker for e in died if since <= (e.time or 0) <= until}
-    return [SEPARATE] if others and others <= killed else [ELIGIBLE]
+    killed = all(_was_killed(timeline, other, lost.last_acked, elected) for other in others)
+    return [SEPARATE] if others and killed else [ELIGIBLE]
+
+
+def _was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
+    """Whether a fault of the history ended a broker's process between two times, so that it did not shut down in order.
+
+    `until` None: at any time later.
+    """
+    ended = [time for time, e in timeline.life_of(broker) if e.kind == "died" and e.fact.kind in DEATHS]
+    return any((since or 0) <= time and (until is None or time <= until) for time in ended)
 
 
 def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:
