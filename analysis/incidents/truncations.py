@@ -33,8 +33,8 @@ def is_election(explained: Explained) -> bool:
 def explain_truncations(p: Partition) -> list[Explained]:
     """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
-    Also one for each leader whose log had ended higher before, if no truncation shows that, and for each unclean
-    election if no collected log can show what it truncated.
+    Also one for each leader that began below the start of an earlier epoch, if no truncation shows that, and for each
+    unclean election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
@@ -83,10 +83,8 @@ def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator
             continue
         acks = frozenset({"all"} if topic.startswith("__") else ())
         lost = Lost(topic, partition, first, end - 1, end - first, acks, written=before.time)
-        event = (
-            f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}, below offset"
-        )
-        event += f" {end}, where epoch {before.epoch} had begun"
+        event = f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}"
+        event += f", below offset {end}, where epoch {before.epoch} had begun"
         text = f"{event}; no acknowledgements are recorded"
         yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
 

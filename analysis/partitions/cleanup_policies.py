@@ -1,4 +1,4 @@
-"""The cleanup.policy of a topic where it changes during the run: run.json has the value of one moment."""
+"""All values of cleanup.policy that a topic had during the run; run.json has one of them."""
 
 from __future__ import annotations
 

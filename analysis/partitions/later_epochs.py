@@ -22,7 +22,7 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether the leader's last log proves that a truncation removed acknowledged sends of a maybe compacted topic.
+    """Whether the leader's last log proves that a truncation removed acknowledged sends, if compaction is possible.
 
     It has another record at their offset, or a later leader epoch.
     """

@@ -2,8 +2,8 @@
 
 The latest snapshot is judged. A record is legally absent below the log start, where a deletion removed it before a
 truncation (truncated_sends.py), or where compaction removed it: a newer record has its key, or, if keys are not
-recorded, the log cleaner has been over its offset. Compaction removed no record whose offset has another record in the
-leader's log, or there a leader epoch that began after the acknowledgement.
+recorded, the log cleaner has been over its offset. It is not compaction if the leader's log has another record at the
+offset, or a leader epoch there that began after the acknowledgement.
 """
 
 from __future__ import annotations

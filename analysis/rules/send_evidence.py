@@ -69,7 +69,7 @@ def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
 
 
 def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:
-    """Sends that may be lost or not, and why (columns as in loss.outcomes_of_sends)."""
+    """The sends that may be lost or not, and the reason. `outcomes` are those of loss.outcomes_of_sends."""
     if not outcomes["doubtful"].any():
         return
     doubtful = outcomes.filter("doubtful")

@@ -81,11 +81,11 @@ def aborted_read_in_jepsen(p: Partition) -> Iterator[Result]:
         yield _in_jepsen(p, row, readers, f", but {writer} failed to write it", evidence)
 
 
-def _in_jepsen(p: Partition, row: Row, readers: list[str], why: str, evidence: list[tuple[str, int]]) -> Finding:
-    """The finding of a value that processes of a Jepsen history read; `why` is the end of its sentence."""
+def _in_jepsen(p: Partition, row: Row, readers: list[str], reason: str, evidence: list[tuple[str, int]]) -> Finding:
+    """The finding of a value that processes of a Jepsen history read; `reason` ends its sentence."""
     read = f"{numbered(readers)} read {short(row['value'])} at offset {row['offset']} of key {p.topic}"
     at = (row["offset"], row["offset"])
-    return finding(p, read + why, at, evidence, values=[row["value"]], processes=readers)
+    return finding(p, read + reason, at, evidence, values=[row["value"]], processes=readers)
 
 
 def _outcome(run: pl.DataFrame, in_txn: bool) -> str:

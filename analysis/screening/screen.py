@@ -40,8 +40,8 @@ def as_small(unit: Unit, table: str, rows: pl.DataFrame) -> pl.DataFrame:
 def screen_batch(small: Tables, apart: Collection[Unit], common: Common) -> Screened:
     """Screens the partitions with few rows of a batch (`small`, with columns topic and partition).
 
-    Units that have rows `apart` from these are left as they are. Topics that were deleted, or whose transactions wrote
-    to an unknown partition, are not screened. The largest partitions are drawn.
+    Units that have rows `apart` from these are left as they are. Not screened are topics that were deleted, and topics
+    with transactions that wrote to an unknown partition. The largest partitions are drawn.
     """
     if not small:
         return Screened([], [], {})

@@ -1,4 +1,4 @@
-"""A topic whose cleanup.policy changes during the run: run.json has the value of one moment."""
+"""A topic with a cleanup.policy that changes during the run; run.json has one of its values."""
 
 from __future__ import annotations
 
