@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SEEN: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6}
 CUT: dict[str, Any] = {"linestyle": "", "marker": "X", "markersize": 11}
 FINAL: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": style.PAPER}
+LOST: dict[str, Any] = {"color": style.RED, "linewidth": 6, "alpha": 0.55, "solid_capstyle": "round", "zorder": 1.5}
 CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}  # lines may cross
 CUT_TEXT: dict[str, Any] = {"ha": "center", "va": "top", "fontweight": "bold", "zorder": 5, "bbox": CLEAR}
 TICK = 0.09  # of the width: the distance of tick labels
@@ -27,11 +28,38 @@ def final_ends(evidence: Record) -> dict[str, int]:
     return {broker["broker"]: broker["end"] for log in evidence["logs"] if not log["name"] for broker in log["brokers"]}
 
 
+class LostRecords(NamedTuple):
+    """Offsets of lost records, with the times (ns) of their first and last acknowledgement."""
+
+    first: int
+    last: int
+    since: int
+    until: int
+
+
+def lost_records(figures: Record, part: Record) -> list[LostRecords]:
+    """The ranges of lost records of a partition whose acknowledgements are dated."""
+    ranges = part["offsets"]["findings"] if part["offsets"] else []
+    dated = [(first, last, figures["times"].get(name)) for first, last, rule, _, name in ranges if rule == "lost-write"]
+    known = [(first, last, times) for first, last, times in dated if times and times["acked_from"] is not None]
+    return [LostRecords(first, last, times["acked_from"], times["acked_to"]) for first, last, times in known]
+
+
 def draw_log_ends(
-    axis: Axes, evidence: Record, ends: list[list[Any]], brokers: list[str], place: Any, after: float | None
+    axis: Axes,
+    evidence: Record,
+    ends: list[list[Any]],
+    lost: list[LostRecords],
+    brokers: list[str],
+    place: Any,
+    after: float | None,
 ) -> None:
     """Draws the log end offsets; `after` is the place beyond the times for those at the end of the run."""
     final, cuts = final_ends(evidence), []
+    for one in lost:
+        axis.plot([place(one.since), place(one.until)], [one.first, one.last], **LOST)
+    if lost:
+        axis.plot([], [], **LOST, label="acknowledged, then lost")
     for number, broker in enumerate(brokers):
         points = path_of(evidence, broker, ends)
         line = [(place(time), end) for time, end, _ in points]
@@ -50,7 +78,7 @@ def draw_log_ends(
     axis.set_title("log end offset")
     axis.set_ylabel("offset")
     axis.grid(axis="y")
-    offsets = [*(end[2] for end in ends), *final.values()]
+    offsets = [*(end[2] for end in ends), *final.values(), *(offset for one in lost for offset in one[:2])]
     low, high = min(offsets), max(offsets)
     margin = max((high - low) * 0.2, 1)
     axis.set_ylim(max(low - margin, -margin / 2), high + margin)

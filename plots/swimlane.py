@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..analysis.wording import plural
 from . import style
 from .leadership import Led, TimeSpan, down_spells, leaders_between, lives, without_leader
-from .log_ends import draw_log_ends, final_ends
+from .log_ends import LostRecords, draw_log_ends, final_ends, lost_records
 from .time_axis import SINCE_START, bands_of, clock, draw_bands, has_clients, lanes, seconds_axis
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ CAPTION = (
     " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR; no line: down or fenced."
     " Red edge: two brokers led the same epoch. Vertical line: an election, red if unclean. A panel of log end offsets"
     " follows where any are recorded: ● of each broker, ○ of its files at the end of the run, ✖ a truncation. Dashed"
-    " lines only connect these marks."
+    " lines only connect these marks. Red: records that were acknowledged at that time and lost later."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9
@@ -82,7 +82,8 @@ def draw(figures: Record, partition: str) -> Figure:
     with style.look():
         if not evidence or not _has_dated_terms(evidence):
             return style.empty_sheet(name, "No dated leader of this partition is recorded in the brokers' files.")
-        low, high = span_of(figures, evidence)
+        lost = lost_records(figures, part)
+        low, high = span_of(figures, evidence, lost)
         # Without clients the axis begins with the first event.
         window = _Window(low, high, 0 if has_clients(figures) else low)
         place = window.place
@@ -97,7 +98,7 @@ def draw(figures: Record, partition: str) -> Figure:
         if ends:
             margin = (place(high) - place(low)) * 0.01
             after = place(high) + 4 * margin if final_ends(evidence) else None
-            draw_log_ends(axes[2], evidence, ends, brokers, place, after)
+            draw_log_ends(axes[2], evidence, ends, lost, brokers, place, after)
     return figure
 
 
@@ -105,8 +106,10 @@ def _has_dated_terms(evidence: Record) -> bool:
     return any(term["time"] is not None for term in evidence["terms"])
 
 
-def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
+def span_of(figures: Record, evidence: Record, lost: list[LostRecords]) -> tuple[int, int]:
     """The time from the first to the last event, with a fifth of it before and after: most of a run is quiet.
+
+    Events are also the acknowledgements of records that were lost.
 
     A partition that was created during the run is drawn since then. After the last operation of a client, when brokers
     are usually shut down, only an unclean or contested election is drawn.
@@ -114,6 +117,7 @@ def span_of(figures: Record, evidence: Record) -> tuple[int, int]:
     names = ("isr", "lives", "cuts") if has_clients(figures) else ("isr", "lives", "ends", "cuts")
     terms = [term for term in evidence["terms"] if term["time"] is not None]
     times = [row[0] for name in names for row in evidence[name]] + [term["time"] for term in terms]
+    times += [time for one in lost for time in (one.since, one.until)]
     if not has_clients(figures):
         return min(times), max(max(times), min(times) + NEAR)
     start, end = figures["span"]

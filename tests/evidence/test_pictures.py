@@ -112,7 +112,7 @@ def _drawn(terms: list[tuple[int, str, float]], span: tuple[int, int] = (0, 60),
     ]
     known = {"brokers": ["1", "2"], "leader": terms[-1][1], "isr": [], "lives": [], "cuts": [], "ends": [], "logs": []}
     replicas = {**known, "terms": [{**term, "rivals": []} for term in full], **evidence}
-    part = {"name": "orders-0", "lost": 0, "violations": 0, "causes": [], "replicas": replicas}
+    part = {"name": "orders-0", "lost": 0, "violations": 0, "causes": [], "replicas": replicas, "offsets": None}
     times = [second * SECOND for second in span]
     return {"partitions": [part], "span": times, "faults": [], "started_at": "2026-01-01T00:00:00Z"}
 
@@ -125,7 +125,7 @@ def test_a_swimlane_counts_the_changes_that_it_draws_and_begins_with_its_topic()
     figures = _drawn([(0, "1", 20), (1, "2", 61)])
     title = "orders-0: no change of leader or epoch; 1 after the last operation, not drawn"
     assert _title("swimlane", figures) == title
-    low, high = swimlane.span_of(figures, figures["partitions"][0]["replicas"])
+    low, high = swimlane.span_of(figures, figures["partitions"][0]["replicas"], [])
     assert (low // SECOND, high // SECOND) == (19, 60)
     figures = _drawn([(0, "1", 20), (1, "2", 40), (2, "1", 61)])
     title = "orders-0: 1 change of leader or epoch, none unclean; 1 after the last operation, not drawn"
@@ -142,6 +142,22 @@ def test_a_log_end_goes_on_to_the_end_of_the_run() -> None:
     assert last.count(684) == 1
     assert figure.axes[-1].get_ylim()[1] > 684
     assert figure.axes[-1].get_xticklabels()[-1].get_text() == "end of\nthe run"
+
+
+def test_lost_records_are_drawn_where_and_when_they_were_acknowledged() -> None:
+    ends = [[40 * SECOND, "1", 380, "loaded"]]
+    figures = _drawn([(0, "1", 20), (1, "1", 40)], ends=ends)
+    rows = [[380, 467, "lost-write", "violation", "F1"], [468, 470, "lost-write", "violation", "F2"]]
+    figures["partitions"][0]["offsets"] = {"findings": [*rows, [100, 470, "poll-skip", "violation", "F3"]]}
+    undated = {"from": None, "to": None, "acked_from": None, "acked_to": None}
+    dated = {**undated, "acked_from": 30 * SECOND, "acked_to": 35 * SECOND}
+    figures["times"] = {"F1": dated, "F2": undated}
+    axis = draw("swimlane", figures, {"partition": "orders-0"}).axes[-1]
+    drawn = [(*map(float, line.get_xdata()), *line.get_ydata()) for line in axis.lines if line.get_linewidth() == 6]
+    assert drawn == [(30, 35, 380, 467), ()]  # the second is the legend's
+    assert axis.get_xlim()[0] < 30
+    assert axis.get_ylim()[1] > 467
+    assert "acknowledged, then lost" in [text.get_text() for text in axis.get_legend().get_texts()]
 
 
 def test_the_offset_of_truncations_at_one_time_is_written_once() -> None:
