@@ -12,7 +12,7 @@ from ...histories.tables import Finding, Locate
 from ..replicas.replica_logs import TopicPartition, in_snapshot
 from ..rules import RULES
 from ..timelines.facts import Fact
-from ..timelines.timeline import Timeline
+from ..timelines.timeline import UNCLEAN, Term, Timeline
 from ..wording import plural, quoted, span
 
 UNKNOWN = "unknown"
@@ -71,6 +71,12 @@ LEADER_FILES = "__cluster_metadata, controller.log, state-change.log or the lead
 def needs(*missing: str) -> Attempt:
     """An undecided attempt, for which this evidence is missing."""
     return Attempt(missing=list(missing))
+
+
+def needs_setting_of(election: Term) -> Attempt:
+    """An undecided attempt: the election was unclean, or that of the last known leader, depending on a setting."""
+    depending = f"which decides whether broker {election.leader} was elected uncleanly in epoch {election.epoch}"
+    return needs(f"{UNCLEAN} of the topic, {depending} or as the last known leader (KIP-966)")
 
 
 # Rules that find losses: lost-write from the clients' view, acknowledged-absent from the brokers' logs.

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ..timelines.facts import Fact, chain
 from ..timelines.fault_kinds import DAMAGES
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
 from .prevention import (
@@ -65,6 +65,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*together)
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
+    if successor is not None and successor.was_last_known is None:
+        return needs_setting_of(successor)
     had = had_records(timeline, broker, lost) if change.old_leader != broker else []
     if change.old_leader != broker and not had:
         return NOT_THE_CASE

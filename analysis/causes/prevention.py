@@ -40,9 +40,10 @@ def setting_changes(timeline: Timeline, lost: Lost, elected: int | None) -> list
 
 def no_unclean_election(timeline: Timeline, at: int | None) -> list[str]:
     """No unclean election. If the topic's configuration permits none then, only an operator's tool causes one."""
-    if timeline.allows_only_clean_elections(at):
+    only_clean = timeline.allows_only_clean_elections(at)
+    if only_clean:
         return ["no unclean election by an operator (unclean.leader.election.enable is already false)"]
-    if not timeline.settings_between(UNCLEAN, at, at):
+    if only_clean is None:
         return ["unclean.leader.election.enable=false (where it already is, no unclean election by an operator)"]
     return ["unclean.leader.election.enable=false"]
 

@@ -4,7 +4,8 @@ Needs: the new leader was not among the in-sync or eligible replicas before its 
 controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
 was loaded), and the replicas that could have been elected instead had not all lost them, too. If all in-sync replicas
 may have lost the tails of their logs, one of them must provably still have had the records. If KIP-966 elects the last
-known leader again, the cause is another one: that leader does not lack records because it was out of sync.
+known leader again, the cause is another one: that leader does not lack records because it was out of sync. Where an
+unclean election would look the same, unclean.leader.election.enable must be recorded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import (
     clean_by_configuration,
     facts_leader_lacked_records,
@@ -57,6 +58,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     unclean = new.elected_uncleanly
     if unclean is False:
         return NOT_THE_CASE
+    if new.was_last_known is None:
+        return needs_setting_of(new)
     if unclean is None:
         return needs(
             f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "

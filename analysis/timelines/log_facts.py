@@ -162,7 +162,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     sync, elr, known = (broker_names(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
     leader = str(fields["leader"])
     clean_only = builder.allows_only_clean_elections(builder.at(row["time"], row["broker"]))
-    last_known = bool(fields.get("unclean")) and is_last_known_leader(clean_only, leader, sync, elr, known)
+    last_known = is_last_known_leader(clean_only, leader, sync, elr, known) if fields.get("unclean") else False
     # An unclean election leaves the leader alone in the ISR. A leader with others joined it by the same change, as a
     # reassignment that ends makes it.
     isr = broker_names(fields.get("isr"))
@@ -174,8 +174,9 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     shown = frozenset() if last_known else before or (frozenset() if "isr_before" in fields else None)
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {term.epoch}"
     message += "" if shown is None else isr_clause(shown)
+    if last_known is not False:
+        term.was_last_known = last_known
     if last_known:
-        term.was_last_known = True
         message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
     fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=shown)
     term.facts.append(fact)

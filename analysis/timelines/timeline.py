@@ -33,7 +33,7 @@ class Term:
     electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
     elections: list[Election] = field(default_factory=list)
     chosen_outside_isr: Fact | None = None  # the controller's report of it
-    was_last_known: bool = False  # it was elected as the last known leader, out of sync or not (KIP-966)
+    was_last_known: bool | None = False  # it was elected as the last known leader (KIP-966); None: not known
     has_conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
     facts: list[Fact] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Term:
         The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
         unclean: it has all records that it acknowledged, unless its disk lost them.
         """
-        if self.leader is None or self.has_conflict:
+        if self.leader is None or self.has_conflict or self.was_last_known is None:
             return None
         if self.electable:
             return self.leader not in self.electable
@@ -128,15 +128,17 @@ def isr_clause(isr: frozenset[str]) -> str:
 
 
 def is_last_known_leader(
-    clean_only: bool, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
-) -> bool:
+    clean_only: bool | None, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
+) -> bool | None:
     """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader (KIP-966).
 
     Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
     have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled
-    (`clean_only`), this is the only explanation.
+    (`clean_only`), this is the only explanation; if that setting is not recorded (None), neither is known.
     """
-    return leader in known and not sync and (not elr or (clean_only and leader not in elr))
+    if leader not in known or leader in elr or sync:
+        return False
+    return True if not elr else clean_only
 
 
 def broker_names(values: Any) -> frozenset[str]:
@@ -262,10 +264,10 @@ class Timeline:
             before = [Setting(name, value, Fact(f"{name}={value} for the topic", "configured", source="run.json"))]
         return [*before, *(setting for time, setting in set_ if time > first)]
 
-    def allows_only_clean_elections(self, at: int | None) -> bool:
-        """Whether the topic permits no unclean election at a time (ns; None: at any time)."""
+    def allows_only_clean_elections(self, at: int | None) -> bool | None:
+        """Whether the topic permits no unclean election at a time (ns; None: at any time); None if not recorded."""
         values = [setting.value for setting in self.settings_between(UNCLEAN, at, at)]
-        return bool(values) and all(value == "false" for value in values)
+        return all(value == "false" for value in values) if values else None
 
     @property
     def changed_settings(self) -> list[Setting]:
