@@ -98,7 +98,7 @@ def _wide(seed: int) -> Scenario:
     }
     kinds = tuple(KINDS[rng.below(len(KINDS))] for _ in range(rng.between(1, 3)))
     drawn = Space(list(VARIANTS)[rng.below(len(VARIANTS))], kinds, options, 4).scenario(seed)
-    if rng.chance(0.7):
+    if rng.chance(0.7) or "delete-records" in VARIANTS[drawn.variant].era.absent:
         return drawn
     deleted = Fault(rng.between(5, 15) * SECOND, "delete-records", amount=rng.between(1, 40))
     return drawn.with_faults(tuple(sorted((*drawn.faults, deleted), key=lambda fault: fault.at)))

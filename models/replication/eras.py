@@ -27,7 +27,7 @@ class Era:
     expires_active_offsets: bool = False
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
     defaults: Mapping[str, Any] = field(default_factory=dict)  # settings with another default than in 4.1
-    absent: tuple[str, ...] = ()  # settings that did not exist yet
+    absent: tuple[str, ...] = ()  # settings and faults that did not exist yet
 
 
 _OLD_DEFAULTS = {
@@ -51,7 +51,7 @@ ERAS: dict[str, Era] = {
         **_ZOOKEEPER,
         epochs_in_log=False,
         defaults={**_OLD_DEFAULTS, "unclean.leader.election.enable": True},  # false since 0.11 (KIP-106)
-        absent=("enable.idempotence", *_LATER),  # since 0.11 (KIP-98)
+        absent=("enable.idempotence", "delete-records", *_LATER),  # since 0.11 (KIP-98, KIP-107)
     ),
     "1.0": Era(**_ZOOKEEPER, defaults=_OLD_DEFAULTS, absent=_LATER),
     "2.0": Era(  # 1.1 to 2.0.0

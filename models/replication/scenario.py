@@ -63,6 +63,8 @@ class Scenario:
             check_fault(fault, config)
             if fault.kind in MOVES and not VARIANTS[self.variant].reassigns:
                 raise ConfigError(f"the variant {self.variant} has no reassignment of partitions")
+            if fault.kind == "delete-records" and fault.kind in era.absent:
+                raise ConfigError(f"delete-records exists since 0.11 (KIP-107), not in the variant {self.variant}")
         return config
 
     def run(

@@ -44,6 +44,14 @@ def test_delete_records_moves_the_log_start_everywhere() -> None:
     assert cluster.ledger.read_by["final"][0] == [(10, 60)]
 
 
+def test_delete_records_needs_kafka_0_11() -> None:
+    deleted = Fault(4 * SECOND, "delete-records", (), 0, 10)
+    with pytest.raises(ConfigError, match=r"since 0\.11 \(KIP-107\), not in the variant high-watermark"):
+        run("high-watermark", {}, deleted)
+    cluster, _ = run("kip-101", {"simulation.ops": 60}, deleted)
+    assert cluster.brokers[1].replicas[0].log.start == 10
+
+
 def test_a_crash_falls_back_to_the_log_start_of_the_last_checkpoint() -> None:
     """Records that were deleted come back if all brokers die before log-start-offset-checkpoint is written."""
     deleted = Fault(4 * SECOND, "delete-records", (), 0, 10)
