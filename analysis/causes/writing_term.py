@@ -85,6 +85,10 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
+    # A broker that begins to follow has not truncated yet what it acknowledged as leader.
+    began = [end.end for time, end in followed if time < until and end.fact.epoch == stale.epoch + 1]
+    if began and began[0] <= lost.first:
+        return False
     starts = timeline.starts_of(new.leader)
     is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
     return is_known and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)

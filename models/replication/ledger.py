@@ -44,11 +44,19 @@ class PositionReset(NamedTuple):
     after: int
 
 
+class Election(NamedTuple):
+    """The quorum's state of a partition before and after the election of a leader."""
+
+    before: PartitionState
+    after: PartitionState
+
+
 class NewestLeader(NamedTuple):
-    """The leader of a partition's newest epoch, and the quorum's state when it began to lead."""
+    """The leader of a partition's newest epoch, the quorum's state when it began to lead, and why it leads."""
 
     replica: ReplicaView
     state: PartitionState
+    election: Election
 
 
 class Ledger:
@@ -67,8 +75,7 @@ class Ledger:
         self.truncations: list[list[Truncation]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
         self.states: list[PartitionState | None] = [None] * partitions  # in the quorum
-        # leader epoch -> the quorum's state before it
-        self.elected: list[dict[int, PartitionState]] = [{} for _ in range(partitions)]
+        self.elected: list[dict[int, Election]] = [{} for _ in range(partitions)]  # by leader epoch
         self.rivals: list[RivalLeaders] = []
         self.newest: list[NewestLeader | None] = [None] * partitions
         self.breaches: list[Breach] = []
@@ -117,7 +124,7 @@ class Ledger:
         newest = self.newest[partition]
         if newest is not None and newest.state.epoch > batch.epoch and not (ack := Ack(*row)).is_in(newest.replica.log):
             # Acknowledged by a leader that was already replaced, so no later election reveals the loss.
-            all_acks.losses[len(all_acks) - 1] = self._explain(partition, ack, *newest, time)
+            all_acks.losses[len(all_acks) - 1] = self._explain(ack, newest, time)
         if end > self.acknowledged_end.get(partition, 0):
             self.acknowledged_end[partition] = end
 
@@ -158,7 +165,7 @@ class Ledger:
         if len(after.isr) < len(before.isr):
             self.shrinks += 1
         if after.leader >= 0 and after.epoch > before.epoch:
-            self.elected[partition][after.epoch] = before
+            self.elected[partition][after.epoch] = Election(before, after)
         if after.leader >= 0 and after.epoch > before.epoch and after.leader != before.leader:
             self.elections += 1
             self.unclean_elections += after.is_unclean
@@ -178,12 +185,13 @@ class Ledger:
         newest = self.newest[partition]
         if newest is not None and newest.state.epoch == state.epoch and known is not None:
             # A leader that resumes in its own epoch was not elected again, so the ISR is the current one.
-            self.elected[partition][state.epoch] = known
-        self.newest[partition] = NewestLeader(replica, state)
+            self.elected[partition][state.epoch] = Election(known, state)
+        election = self._election_of(replica, state, newest.state.epoch if newest is not None else -1)
+        newest = self.newest[partition] = NewestLeader(replica, state, election)
         acks = self.acks[partition]
         known_losses = acks.losses if other == broker else {}  # a second leader shows why the first one lacked records
         acks.losses = {
-            number: known_losses.get(number) or self._explain(partition, ack, replica, state, now)
+            number: known_losses.get(number) or self._explain(ack, newest, now)
             for number, ack in acks.missing_from(replica.log)
         }
 
@@ -219,13 +227,24 @@ class Ledger:
         """The cause of a loss that no election revealed: the leader was already replaced, or lost it later."""
         newest = self.newest[partition]
         assert newest is not None
-        return self._explain(partition, ack, *newest, ack.time)
+        return self._explain(ack, newest, ack.time)
 
-    def _explain(self, partition: int, ack: Ack, leader: ReplicaView, state: PartitionState, now: int) -> Loss:
-        before = self.elected[partition].get(state.epoch, state)
+    def _election_of(self, leader: ReplicaView, state: PartitionState, since: int) -> Election:
+        """The election that a leader with this state owes its place to.
+
+        An unclean one after the epoch `since`, if that leader did not begin to lead before it was elected again.
+        """
+        elected = self.elected[leader.partition]
+        unseen = [elected[epoch] for epoch in range(since + 1, state.epoch) if epoch in elected]
+        unclean = [one for one in unseen if one.after.is_unclean and one.after.leader == leader.broker]
+        return [*unclean, elected.get(state.epoch, Election(state, state))][0]
+
+    def _explain(self, ack: Ack, newest: NewestLeader, now: int) -> Loss:
+        leader, (before, after) = newest.replica, newest.election
+        partition = leader.partition
         rivals = [one for one in self.rivals if one.partition == partition]
         truncations = self.truncations[partition]
-        return explain_loss(ack, leader, state, before, self._logs_of(partition), truncations, rivals, now)
+        return explain_loss(ack, leader, after, before, self._logs_of(partition), truncations, rivals, now)
 
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
         """The acknowledged values that a leader's log has at no offset and no deletion removed, with their causes."""

@@ -34,12 +34,13 @@ from judge import KEYED, WIDE, compare, scenario
 # neighbouring records that were lost by several causes; logs that grew again after a truncation; committed records of
 # acks=0 that a power loss removed; a majority with one member that never had the record; a broker that truncated
 # nothing above its high watermark; an unclean election after all other in-sync replicas had lost their tails; a record
-# that an asynchronous leader alone had when all in-sync replicas lost theirs.
+# that an asynchronous leader alone had when all in-sync replicas lost theirs; a replaced leader without the records
+# that its successor acknowledged; an unclean election of a paused broker that ran again after its term.
 MIXED = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23)
 ONCE_WRONG = (
     *(40, 62, 66, 67, 70, 72, 83, 85, 104, 106, 118, 145, 214, 247, 254, 543, 662, 670, 1029, 1183),
     *(1426, 2325, 20431, 20455, 30169, 30337, 70100, 70105, 90337, 90543),
-    *(95174, 96265, 110061, 731335, 731353, 842011, 842141, WIDE + 3038),
+    *(95174, 96265, 105079, 107043, 110061, 731335, 731353, 842011, 842141, WIDE + 3038),
 )
 
 
@@ -71,8 +72,14 @@ def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[s
 
 
 @pytest.mark.parametrize("logs", [True, False])
-def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs: bool, tmp_path: Path) -> None:
-    """Broker 1 led last and comes back without its unflushed tail, while broker 3 is in the ELR and dead."""
+@pytest.mark.parametrize(("setting", "cause"), [("true", "unclean-election"), (None, "unknown")])
+def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(
+    logs: bool, setting: str | None, cause: str, tmp_path: Path
+) -> None:
+    """Broker 1 led last and comes back without its unflushed tail, while broker 3 is in the ELR and dead.
+
+    The same record elects the last known leader if unclean elections are disabled, and broker 3 just left the ELR.
+    """
     options = {**QUICK, "min.insync.replicas": 2, "unclean.leader.election.enable": True, "simulation.ops": 60}
     faults = (
         Fault(4 * SECOND, "crash", (2,), 60 * SECOND),
@@ -86,8 +93,15 @@ def test_a_last_known_leader_is_elected_uncleanly_while_others_are_eligible(logs
     if logs:
         for log in written.folder.rglob("__cluster_metadata-0/*.log"):
             log.unlink()
+    run = json.loads((written.folder / "run.json").read_text())
+    assert run["topics"]["orders"]["unclean.leader.election.enable"] is True
+    if setting is None:
+        del run["topics"]["orders"]["unclean.leader.election.enable"]
+        (written.folder / "run.json").write_text(json.dumps(run))
     causes = judge_run(open_run(written.folder)).causes()
-    assert {cause.cause for cause in causes} == {"unclean-election"}
+    assert {one.cause for one in causes} == {cause}
+    is_missing = [any("unclean.leader.election.enable" in text for text in one.missing) for one in causes]
+    assert is_missing == [setting is None] * len(causes)
 
 
 def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
@@ -100,8 +114,12 @@ def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
         (False, three, none, one, False),
         (False, none, none, three, False),
         (False, none, one, one, False),
+        (None, none, none, one, True),
+        (None, none, three, one, None),
+        (None, three, none, one, False),
     ):
-        assert is_last_known_leader(not enabled, "1", sync, elr, known) == expected
+        only_clean = None if enabled is None else not enabled
+        assert is_last_known_leader(only_clean, "1", sync, elr, known) == expected
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
