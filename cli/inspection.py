@@ -46,9 +46,9 @@ def parse_place(text: str | None, or_value: bool = False) -> Place | None:
     if text is None:
         return None
     match = _PLACE.fullmatch(text)
-    if match is None and or_value:
-        return None
     if match is None:
+        if or_value:
+            return None
         raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
     offset = match["offset"]
     if match["last"] is not None:

@@ -48,7 +48,7 @@ settings_option = click.option(
 @click.option("--ops", type=click.IntRange(1), help="Number of records to send [default: 1000].")
 @click.option(
     "--faults",
-    help=f"Kinds of faults to draw, separated by commas: {DRAWABLE}. {FILE_ONLY}.",
+    help=f"Kinds of faults to draw, separated by commas: {DRAWABLE}. Only {FILE_ONLY}.",
     shell_complete=complete_names(lambda: PATTERNS),
 )
 @click.option(

@@ -50,13 +50,12 @@ def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[Time
         (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
     ]
     spells, since = [], None
-    for time, kind in sorted(own):
+    for time, kind in [*sorted(own), (high, "end of the picture")]:
         if kind == "died":
             since = time
         elif since is not None:
             spells.append(TimeSpan(max(since, low), min(time, high)))
             since = None
-    spells += [TimeSpan(max(since, low), high)] if since is not None else []
     return [spell for spell in spells if spell.since < spell.until]
 
 
@@ -64,9 +63,8 @@ def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
     """The times in which brokers led, in the order of the terms, rivals included."""
     terms = [term for term in evidence["terms"] if term["time"] is not None and term["time"] <= high]
     found = []
-    for number, term in enumerate(terms):
-        ends = [term["ended"], terms[number + 1]["time"] if number + 1 < len(terms) else None, high]
-        until = min(end for end in ends if end is not None)
+    for term, following in pairwise([*terms, {"time": high}]):
+        until = min(end for end in (term["ended"], following["time"], high) if end is not None)
         for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
             alive = _alive(down_spells(evidence, broker, min(since, low), high), TimeSpan(since, until))
             if alive is not None and alive.until > low:

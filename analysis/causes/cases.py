@@ -385,11 +385,11 @@ def held_records(timeline: Timeline, repeated: Repeated, records: Sequence[Recor
     of_leader = [row for row in held if row["broker"] == replica_logs.leader]
     held = of_leader or held
     if any(row["value"] != repeated.value for row in held):
-        own = [row for row in records if row["value"] == repeated.value]
-        copies: dict[tuple[str, str], set[int]] = {}
-        for row in own:
-            copies.setdefault((row["snapshot"], row["broker"]), set()).add(row["offset"])
-        whole = min((log for log, offsets in copies.items() if offsets == set(repeated.offsets)), default=None)
-        held = [row for row in own if (row["snapshot"], row["broker"]) == whole] or held
+        copies: dict[tuple[str, str], dict[int, Record]] = {}  # by log and offset
+        for row in records:
+            if row["value"] == repeated.value:
+                copies.setdefault((row["snapshot"], row["broker"]), {}).setdefault(row["offset"], row)
+        with_all = [log for log, copy in copies.items() if copy.keys() == set(repeated.offsets)]
+        held = [*copies[min(with_all)].values()] if with_all else held
     first = {row["offset"]: row for row in reversed(held)}
     return [first[offset] for offset in sorted(first)]

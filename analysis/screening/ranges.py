@@ -96,15 +96,16 @@ def unproved_rules(topic: str, ranges: Sequence[HashedFacts], rest: Rows, common
     """The rules that must judge the partition. `rest`: its rows that belong to no range."""
     settings, facts = common.settings, [fact for fact, _ in ranges]
     final = final_reads_in(facts, rest, common)
-    has_final_readers = bool(settings.final_readers()) or not settings.has_final_reads
-    is_read_by_final = has_final_readers or not any(fact.read for fact in facts)
+    is_unread = not any(fact.read for fact in facts)
+    are_final_readers_known = bool(settings.final_readers()) or not settings.has_final_reads or is_unread
+    # The earliest time at which an offset of each range, or of one behind it, was known.
     known = np.minimum.accumulate([fact.known_since for fact in reversed(facts)])[::-1]
-    ordered = (fact.invoked_until <= later for fact, later in zip(facts[:-1], known[1:], strict=True))
+    is_sent_before = (fact.invoked_until <= later for fact, later in zip(facts[:-1], known[1:], strict=True))
     premises = {
         PROVED: only_grows(rest, common) and _values_are_unique(ranges, rest),
-        (*LOSS, *GROUPS): is_read_by_final and not (final["start"] > 0).any(),
+        (*LOSS, *GROUPS): are_final_readers_known and not (final["start"] > 0).any(),
         UNREAD: _is_read(topic, facts, rest, bool(len(final)), common),
-        ORDERED_BY_TIME: all(ordered),
+        ORDERED_BY_TIME: all(is_sent_before),
         SENDS: _sends_follow(facts),
         POLLS: _reads_follow(facts, rest.marks),
         MEMBERS: not rest.marks["group_generation"].is_not_null().any(),
@@ -219,7 +220,7 @@ def _reads_follow(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> bool:
 
 
 def in_order_of_time(facts: Iterable[RangeFacts], marks: pl.DataFrame) -> Iterator[list[RunOfReads]]:
-    """The runs of reads and the moves of each process."""
+    """The runs of reads and the moves of each process, in order of time."""
     runs = [*(run for fact in facts for run in fact.runs), *_moves_of(marks)]
     runs.sort(key=lambda run: (run.process, run.began, run.ended))
     yield from (list(own) for _, own in groupby(runs, key=lambda run: run.process))

@@ -17,7 +17,7 @@ from . import scenario_file
 from .bundle import WrittenBundle, write_bundle
 
 DRAWABLE = ", ".join(PATTERNS)
-FILE_ONLY = f"Only in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
+FILE_ONLY = f"in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
 OF_READERS = ("consumer-crash", "consumer-seek", "delete-records")  # faults that matter after the last send, too
 MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
@@ -72,17 +72,16 @@ def _with_drawn_faults(scenario: Scenario, faults: Iterable[str], count: int) ->
         return scenario
     for kind in kinds:
         if kind not in PATTERNS and kind not in FAULTS:
-            known = f"expected one of {DRAWABLE}; {FILE_ONLY[0].lower()}{FILE_ONLY[1:]}"
+            known = f"expected one of {DRAWABLE}; only {FILE_ONLY}"
             raise UsageError(f"there is no fault {kind!r}{did_you_mean(kind, FAULTS) or ','} {known}")
         if kind not in PATTERNS:
             raise UsageError(f"the fault {kind!r} cannot be drawn at random; write it into a scenario file")
     options = {**required_options(kinds), **scenario.options}
     scenario = replace(scenario, options=options)
     config = scenario.config()
-    if "simulation.send.interval.us" not in options:
-        options["simulation.send.interval.us"] = max(config.interval, MIN_LOAD_US * config.producers // config.ops)
-    load = config.ops * max(config.interval, options["simulation.send.interval.us"]) // config.producers
-    found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), True)
+    least = max(config.interval, MIN_LOAD_US * config.producers // config.ops)
+    load = config.ops * options.setdefault("simulation.send.interval.us", least) // config.producers
+    found = draw(scenario.seed, config, kinds, count, 2 * SECOND, max(load // 2, SECOND), each=True)
     return scenario.with_faults(tuple(sorted((*scenario.faults, *found), key=lambda fault: fault.at)))
 
 

@@ -248,13 +248,14 @@ def timeline(
     """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
     The least severe kinds are left out first, and of one kind the latest moments."""
-    unseen = {entry.incident.number for entry in listed if any(map(of_brokers, entry.findings))}
-    known = [one for one in incidents if one.is_known and (one.lost or one.number in unseen)]
-    dated = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}  # by the chain
+    # The chain of a known cause dates losses, and findings that no operation of a client dates.
+    undated = {entry.incident.number for entry in listed if any(map(of_brokers, entry.findings))}
+    known = [one for one in incidents if one.is_known and (one.lost or one.number in undated)]
+    losses = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}
     moments = [*_faults(figures)]
     for rank, entry in enumerate(listed, 1):
         for finding in entry.findings:
-            if finding["id"] not in dated and not of_brokers(finding):
+            if finding["id"] not in losses and not of_brokers(finding):
                 moments += _moments_of(finding, figures["times"].get(finding["id"]), rank)
     moments += [*_facts(known, figures), *_leadership(figures)]
     chosen = sorted(moments, key=lambda moment: (moment.rank, moment.time))[:MAX_MOMENTS]
@@ -277,10 +278,10 @@ def _faults(figures: dict[str, Any]) -> Iterator[RankedMoment]:
 
 def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMoment]:
     """The dated facts of the chains of known causes, each once, without those that are listed as faults."""
-    stopped = [(band["kind"], node) for band in figures["faults"] for node in band["nodes"] if band["kind"] in DEATHS]
-    faults = {(of_kind, node) for kind, node in stopped for of_kind in (kind, RESTART)}
+    deaths = [band for band in figures["faults"] if band["kind"] in DEATHS]
+    listed = {(kind, node) for band in deaths for node in band["nodes"] for kind in (band["kind"], RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
-    dated = {(fact.time, fact.sentence): None for fact in facts if (fact.kind, fact.broker) not in faults}
+    dated = {(fact.time, fact.sentence): None for fact in facts if (fact.kind, fact.broker) not in listed}
     return [RankedMoment(0, time, "fact", text) for time, text in dated if time is not None]
 
 

@@ -102,10 +102,10 @@ class TransactionalOutput(TransactionalProducer):
         )
 
     def _on_offsets(self, response: GroupRequest) -> None:
-        if not self._is_expected(response):
+        if not self._accept(response):
             return
         error = response.error
-        if self._is_retried(error):
+        if self._retry_after(error):
             return
         if error in (errors.PRODUCER_FENCED, errors.INVALID_PRODUCER_EPOCH):
             self._fail_for_good(errors.PRODUCER_FENCED)

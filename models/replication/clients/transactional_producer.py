@@ -214,21 +214,19 @@ class TransactionalProducer(Producer):
         super()._on_disconnected(broker)
 
     def _on_response(self, response: TransactionRequest) -> None:
-        if not self._is_expected(response):
+        if not self._accept(response):
             return
         error = response.error
         self._is_in_doubt = self._is_in_doubt or (response.kind == END and error in errors.RETRIABLE)
-        if self._is_retried(error):
+        if self._retry_after(error):
             return
-        # Partitions of an aborted transaction may never have been added to it. With KIP-890's second part such an abort
-        # has an epoch, too, so this error is of a coordinator that has been replaced: late writes are not fenced yet.
-        was_empty = error == errors.INVALID_TXN_STATE and not response.commit and not self._rules.bumps_epoch_at_end()
-        if response.kind == END and (not error or was_empty):
-            if not error:
-                self._start_epoch(*response.granted)
+        if self._aborted_nothing(response):
             self._finish()
         elif error:
             self._fail_for_good(error)
+        elif response.kind == END:
+            self._start_epoch(*response.granted)
+            self._finish()
         elif response.kind == INIT:
             self._start_epoch(*response.granted)
             self._phase = IDLE
@@ -239,21 +237,32 @@ class TransactionalProducer(Producer):
             self._drain(None)
             self._step()
 
-    def _is_expected(self, response: Request) -> bool:
-        """Whether this responds to the request that waits, which then waits no more."""
+    def _aborted_nothing(self, response: TransactionRequest) -> bool:
+        """Whether an abort was refused because no partition had been added to the transaction.
+
+        With KIP-890's second part such an abort is granted an epoch. There the error comes from a coordinator that has
+        been replaced, and late writes are not fenced yet.
+        """
+        is_refused_abort = response.kind == END and not response.commit and response.error == errors.INVALID_TXN_STATE
+        return is_refused_abort and not self._rules.bumps_epoch_at_end()
+
+    def _accept(self, response: Request) -> bool:
+        """Take the response to the request in flight; returns False for a response to an earlier request."""
         if response is not self._request:
             return False
         self._request = None
         self._since = self.loop.now
         return True
 
-    def _is_retried(self, error: str) -> bool:
-        """Whether the error is one after which the request is sent again, later."""
+    def _retry_after(self, error: str) -> bool:
+        """Schedule the request again if the error permits that; returns whether it does."""
         if error in errors.RETRIABLE:
             self.refresh()
-        elif error != errors.CONCURRENT_TRANSACTIONS:
+            self._step_later(self.config.retry_backoff)
+        elif error == errors.CONCURRENT_TRANSACTIONS:
+            self._step_later(CONCURRENT_BACKOFF)
+        else:
             return False
-        self._step_later(CONCURRENT_BACKOFF if error == errors.CONCURRENT_TRANSACTIONS else self.config.retry_backoff)
         return True
 
     def _start_epoch(self, pid: int, epoch: int) -> None:

@@ -123,7 +123,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         elif record.state == ONGOING:
             self.ledger.fenced += 1
             self._process.report("transaction-fenced", record.id, record.epoch, record.epoch + 1)
-            self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
+            self._abort_and_fence(state)
             self.respond(request, errors.CONCURRENT_TRANSACTIONS)
         elif is_retry:
             self._grant(request, state, "")
@@ -175,14 +175,17 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         """EndTxn: store the decision, respond, then send the markers."""
         record, bumps = state.record, self._rules.bumps_epoch_at_end()
         prepared, complete = _ends(request.commit)
+        # The producer has not received the response with its new epoch.
         is_repeated = bumps and record.last_epoch >= 0 and request.epoch == record.last_epoch
+        is_done = record.state == complete and (is_repeated or not bumps)
+        aborts_nothing = bumps and not request.commit and record.state not in (*PREPARED, ONGOING)
         if request.epoch != record.epoch and not (is_repeated and record.state in (prepared, complete)):
             self.respond(request, errors.PRODUCER_FENCED)
         elif state.is_pending or record.state == prepared:
             self.respond(request, errors.CONCURRENT_TRANSACTIONS)
-        elif record.state == complete and is_repeated == bumps:
+        elif is_done:
             self._respond_with_epoch(request, state, "")
-        elif record.state == ONGOING or (bumps and not request.commit and record.state not in PREPARED):
+        elif record.state == ONGOING or aborts_nothing:
             epochs = (record.epoch + 1, record.epoch) if bumps else (record.epoch, record.last_epoch)
             # A late AddPartitionsToTxn may have begun it with the number of the previous transaction.
             state.record = replace(record, number=self.ledger.number_of(record.pid, record.epoch))
@@ -191,6 +194,10 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             self.respond(request, errors.INVALID_TXN_STATE)
 
     # --- the two phases
+
+    def _abort_and_fence(self, state: TransactionState) -> None:
+        """Abort the open transaction in a new epoch, in which its producer cannot write."""
+        self._prepare(state, False, state.record.epoch + 1, -1, lambda _: None)
 
     def _prepare(
         self, state: TransactionState, commit: bool, epoch: int, last_epoch: int, then: Callable[[str], None]
@@ -223,10 +230,10 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
     def _send_markers(self, state: TransactionState) -> None:
         """Send markers that are not written yet; when all are, store the end of the transaction."""
         now, record = self._process.loop.now, state.record
+        commit = record.state == PREPARE_COMMIT
         if not state.markers:
-            complete = COMPLETE_COMMIT if record.state == PREPARE_COMMIT else COMPLETE_ABORT
             if not state.is_pending:
-                new = replace(record, state=complete, partitions=(), updated=now, number=-1)
+                new = replace(record, state=_ends(commit)[1], partitions=(), updated=now, number=-1)
                 self._store(state, new, partial(self._on_completed, new))
             return
         for partition, sent in state.markers.items():
@@ -234,7 +241,6 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             if leader == NO_LEADER or (sent is not None and now - sent.sent <= self._config.request_timeout):
                 continue
             reply, on_closed = partial(self._on_marker_response, state), partial(self._on_marker_closed, state)
-            commit = record.state == PREPARE_COMMIT
             content = (partition, record.pid, record.epoch, commit, self._epoch)
             state.markers[partition] = self._send(
                 MarkerRequest, leader, self._inboxes[leader], reply, on_closed, *content
@@ -292,7 +298,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             if record.state == ONGOING and not state.is_pending and now - record.started > record.timeout:
                 self.ledger.timed_out += 1
                 self._process.report("transaction-timed-out", record.id, record.epoch, now - record.started)
-                self._prepare(state, False, record.epoch + 1, -1, lambda _: None)
+                self._abort_and_fence(state)
 
 
 def _ends(commit: bool) -> tuple[str, str]:

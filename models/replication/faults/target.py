@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ..cluster import Cluster
 from ..controllers.controller import Controller
 from ..network import FIRST_CONTROLLER
 from .fault import Fault
-
-Node = tuple[str, int]  # the kind of hold (down, paused, full disk), and the node's id
 
 
 class Target:
@@ -24,22 +24,20 @@ class Target:
         self.ledger = cluster.ledger
         self.losing: list[int] = []  # per mille of messages, for each fault
         self.duplicating: list[int] = []
-        self._holds: dict[Node, int] = {}
+        self._holds: Counter[tuple[str, int]] = Counter()  # faults, by kind of hold (down, paused, disk) and node
 
     def hold(self, how: str, fault: Fault) -> None:
         """Records that a fault holds its nodes: it stopped or paused them, or filled their disks."""
-        for node in fault.nodes:
-            self._holds[how, node] = self._holds.get((how, node), 0) + 1
+        self._holds.update((how, node) for node in fault.nodes)
 
     def release(self, how: str, fault: Fault) -> tuple[int, ...]:
         """Ends a fault's hold; returns the nodes that no other fault holds in this way."""
-        for node in fault.nodes:
-            self._holds[how, node] -= 1
-        return tuple(node for node in fault.nodes if not self._holds[how, node])
+        self._holds.subtract((how, node) for node in fault.nodes)
+        return tuple(node for node in fault.nodes if not self.is_held(how, node))
 
     def is_held(self, how: str, node: int) -> bool:
         """Whether any fault holds this node in this way."""
-        return bool(self._holds.get((how, node)))
+        return self._holds[how, node] > 0
 
     def set_error_rates(self) -> None:
         """Set the share of messages that are lost or duplicated to the largest of all overlapping faults."""
