@@ -30,7 +30,6 @@ from .leader_change import (
     clean_leader_change,
     facts_leader_lacked_records,
     in_isr_before_election,
-    missing_if_just_elected,
 )
 from .replica_history import (
     death_facts,
@@ -41,6 +40,7 @@ from .replica_history import (
     short_log_facts,
     snapshots_with_records,
 )
+from .writing_term import missing_if_just_elected
 
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
 REMEDY = (
@@ -63,7 +63,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if isinstance(found, Attempt):
         return found
     change, new = found
-    if doubtful := missing_if_just_elected(timeline, change, lost):
+    if doubtful := missing_if_just_elected(timeline, change.old, lost):
         return needs(*doubtful)
     clean = _clean_election_facts(timeline, new)
     if not clean:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import polars as pl
-
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
@@ -25,6 +23,7 @@ from .replica_history import (
 )
 from .writing_term import (
     began_after_acknowledgement,
+    epoch_at_offset,
     epoch_of_records,
     late_term,
     led_until,
@@ -85,27 +84,19 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
 
 
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
-    """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times."""
-    then, now = epoch_of_records(timeline, lost), _epoch_now(timeline, lost)
+    """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times.
+
+    For example, if epoch 3 wrote the lost record of offset 5, and offset 5 now has a record of epoch 4: from 3 to 4.
+    """
+    then, now = epoch_of_records(timeline, lost), epoch_at_offset(timeline, lost)
     led = [term for term in timeline.terms.values() if term.leader is not None]
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     if old is not None and began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
-    if old is not None:
-        if then is None and (replaced := replaced_leader(timeline, old, lost)) is not None:
-            return LeaderChange(replaced, old)
-        # The epoch of the acknowledgement has other records there, or its leader led on without them.
-        is_same_epoch = now == old.epoch or (now is None and resumed_below(timeline, old, lost))
-        # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
-        led_on = then is None and now is not None and led_until(timeline, old, now)
-        if is_same_epoch or led_on or then is now is None:
-            replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
-            lacked = now is not None or bool(_final_end_facts(timeline, old, lost))
-            stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
-            if is_same_epoch or stale is not None:
-                return LeaderChange(stale or old, replacing, missing)
+    if old is not None and (terms := _replaced_in_term(timeline, old, lost, then, now)):
+        return LeaderChange(*terms, missing)
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and lost_by_restart(timeline, new, lost):
@@ -114,26 +105,50 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
 
+def _replaced_in_term(
+    timeline: Timeline, old: Term, lost: Lost, then: int | None, now: int | None
+) -> tuple[Term, Term] | None:
+    """The terms that wrote and replaced the records if no later election lost them; else None.
+
+    The old leader led on without them, or that of an earlier term acknowledged them after it had been replaced.
+    """
+    if then is None and (replaced := replaced_leader(timeline, old, lost)) is not None:
+        return replaced, old
+    # The epoch of the acknowledgement has other records there, or its leader led on without them.
+    is_same_epoch = now == old.epoch or (now is None and resumed_below(timeline, old, lost))
+    # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
+    led_on = then is None and now is not None and led_until(timeline, old, now)
+    if not (is_same_epoch or led_on or then is now is None):
+        return None
+    replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
+    lacked = now is not None or bool(_final_end_facts(timeline, old, lost))
+    stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
+    return (stale or old, replacing) if is_same_epoch or stale is not None else None
+
+
 def _losing_term(
     timeline: Timeline, change: LeaderChange, after: list[Term], lost: Lost, then: int | None, now: int | None
 ) -> Term | None:
-    """The first of the later terms (`after`) that can have lost the records; `change` has the old term."""
-    old_leader = change.old_leader
-    held_until = max((term.epoch for term in after if _brings_back(timeline, term, old_leader, lost)), default=-1)
-    if now is not None and now < max(held_until, -1 if then is None else then):
+    """The first of the later terms (`after`) that can have lost the records; `change` has the old term.
+
+    For example, epoch 2 wrote them, an out-of-sync leader of epoch 4 still had them, and epoch 6 has their offset now:
+    epoch 5 or 6 lost them.
+    """
+    held_until = max((t.epoch for t in after if _brings_back(timeline, t, change.old_leader, lost)), default=-1)
+    following = [term for term in after if term.epoch > held_until]
+    if now is None:
+        candidates = [term for term in after if _began_after_records(term, lost, then)]
+    elif now < max(held_until, -1 if then is None else then):
         # Records older than the lost ones are there again: their writer never had the lost ones.
-        following = [term for term in after if term.epoch > held_until]
-        return _returned_term(timeline.terms.get(now), following, old_leader)
-    if now is not None:
-        after = [term for term in after if held_until < term.epoch <= now]
+        return _returned_term(timeline.terms.get(now), following, change.old_leader)
     else:
-        after = [term for term in after if _began_after_records(term, lost, then)]
-    after = [t for t in after if _may_lack_records(timeline, change, t, lost)]
-    if not after:
+        candidates = [term for term in following if term.epoch <= now]
+    candidates = [term for term in candidates if _may_lack_records(timeline, change, term, lost)]
+    if not candidates:
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
-    losing = (t for t in after if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
-    return _first_with_start(next(losing, after[0]), after)
+    losing = (t for t in candidates if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
+    return _first_with_start(next(losing, candidates[0]), candidates)
 
 
 def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
@@ -229,35 +244,6 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     return is_down or is_paused(timeline, term.leader, term.time, until)
 
 
-def _epoch_now(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of the record that is at the first lost offset now."""
-    logs = timeline.replica_logs
-    is_another = ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
-    now = logs.last_records.filter(is_another, offset=lost.first)
-    if logs.leader is not None and (now["broker"] == logs.leader).any():
-        now = now.filter(broker=logs.leader)
-    epochs = now["leader_epoch"].drop_nulls().unique()
-    return int(epochs[0]) if len(epochs) == 1 else None
-
-
-def missing_if_just_elected(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[str]:
-    """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
-    may have acknowledged them before it learned of the election, and truncated them later.
-    """
-    term = change.old
-    if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
-        return []
-    previous = timeline.terms.get(term.epoch - 1)
-    while previous is not None and previous.leader == term.leader:
-        term, previous = previous, timeline.terms.get(previous.epoch - 1)
-    if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
-        return []
-    leader = previous.leader if previous is not None else None
-    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, without_fences=True):
-        return []
-    return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
-
-
 def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
@@ -274,7 +260,7 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
         return cut
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
         return replaced
-    now = _epoch_now(timeline, lost)
+    now = epoch_at_offset(timeline, lost)
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []

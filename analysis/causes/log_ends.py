@@ -76,20 +76,21 @@ def _may_have_others(timeline: Timeline, at: int, end: LogEnd, lost: Lost, wrote
 
 
 def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, at: int, lost: Lost, wrote: Term | None) -> int | None:
-    """The time (ns) since when the leader of a term may lack the records; None if it has them, as far as is known."""
+    """The time (ns) since when the leader of a term may lack the records; None if it has them, as far as is known.
+
+    Any later leader may from its election on; the one that wrote them only since a start that may have lost its tail.
+    """
     if term is not wrote and term.start is not None and term.start > lost.last:
         return None  # its log was above them when it began to lead
     began = lost.stored_at if term.time is None or term is wrote else term.time
     if wrote is None or term.leader is None or term.leader != wrote.leader or term.has_conflict:
         return began
-    # The leader that wrote them has them until it starts again, maybe without its tail.
     later = [following.time for following in timeline.terms.values() if following.epoch > term.epoch]
     until = min([at, *(time for time in (term.ended, *later) if time is not None)])
     starts = _starts(timeline, term.leader, lost.stored_at, until)
     is_own_load = term.leader == end.broker and end.kind in OF_STARTS  # then this end shows what it still had
-    if not starts or is_own_load or not may_have_lost_tail(timeline, term.leader, lost.stored_at, until):
-        return None
-    return max(began, starts[0] - 1)
+    may_lose = not is_own_load and may_have_lost_tail(timeline, term.leader, lost.stored_at, until)
+    return max(began, starts[0] - 1) if starts and may_lose else None
 
 
 def _starts(timeline: Timeline, broker: str | None, since: int, until: int) -> list[int]:

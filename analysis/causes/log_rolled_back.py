@@ -107,7 +107,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """The facts that a broker had the lost records on disk, and that its log later ended at or below them; empty
-    without proof."""
+    without proof.
+
+    For example, a copy of its log has offset 5, it truncated nothing since, and its next start loaded a log that ends
+    at offset 3.
+    """
     ends = [*timeline.ends_of(broker, "snapshot", "loaded", "followed", "corruption"), *lasting_cuts(timeline, broker)]
     again = term_led_again(timeline, broker, lost)
     if again is not None and again.start is not None:
@@ -116,28 +120,41 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     for time, short in dated:
         if short.end > lost.first or time <= lost.stored_at:
             continue
-        before = [(at, end) for at, end in dated if end.kind == "snapshot" and lost.stored_at <= at < time]
-        held = [(at, end) for at, end in before if end.end > lost.last and is_held(timeline, end, lost)]
-        # Such a snapshot shows what the disk held if the broker was down, and no power failure followed.
-        stopped = [(at, end) for at, end in held if reasons_absent(timeline, broker, at)]
-        on_disk = [(at, end) for at, end in stopped if not lost_power(timeline, broker, at, time)]
-        if on_disk and not _is_cut(timeline, broker, lost, on_disk[-1][0], time):
-            return [on_disk[-1][1].fact, short.fact]
-        in_sync = _in_sync_facts(timeline, broker, lost, time)
-        if not in_sync and (replaced := _replaced_after_leading(timeline, broker, lost, short, time)):
-            return [*replaced, short.fact]
-        since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
-        # The ISR may still have a broker that is dead: its disk has been the same since its death.
-        has_leader = all(fact.kind != "leaderless" for fact in in_sync)
-        since = max(lost.stored_at, _dead_since(timeline, broker, since, has_leader))
-        followed = max(since, _death_while_following(timeline, broker, lost, time))
-        if not in_sync or _is_cut(timeline, broker, lost, followed, time):
-            continue
-        known = _recovery_point_facts(timeline, short, lost)
-        known = known or _copy_facts(timeline, broker, lost)
-        if known := known or _replacement_facts(timeline, broker, lost, short, since, time):
-            return [*in_sync, *known, short.fact]
+        copied = _copied_facts(timeline, broker, lost, dated, time)
+        if held := copied or _held_on_disk_facts(timeline, broker, lost, short, time):
+            return [*held, short.fact]
     return []
+
+
+def _copied_facts(
+    timeline: Timeline, broker: str, lost: Lost, ends: list[tuple[int, LogEnd]], until: int
+) -> list[Fact]:
+    """The fact of the last copy of the broker's disk with the records, unless it truncated them since; else empty.
+
+    A snapshot shows what was on the disk if the broker was down, and no power failure followed.
+    """
+    copies = [(at, end) for at, end in ends if end.kind == "snapshot" and lost.stored_at <= at < until]
+    held = [(at, end) for at, end in copies if end.end > lost.last and is_held(timeline, end, lost)]
+    stopped = [(at, end) for at, end in held if reasons_absent(timeline, broker, at)]
+    on_disk = [(at, end) for at, end in stopped if not lost_power(timeline, broker, at, until)]
+    return [end.fact for at, end in on_disk[-1:] if not _is_cut(timeline, broker, lost, at, until)]
+
+
+def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
+    """The facts that a broker had the records in sync or as leader, and that they were on its disk; else empty."""
+    in_sync = _in_sync_facts(timeline, broker, lost, until)
+    if not in_sync:
+        return _replaced_after_leading(timeline, broker, lost, short, until)
+    since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
+    # The ISR may still have a broker that is dead: its disk has been the same since its death.
+    has_leader = all(fact.kind != "leaderless" for fact in in_sync)
+    since = max(lost.stored_at, _dead_since(timeline, broker, since, has_leader))
+    followed = max(since, _death_while_following(timeline, broker, lost, until))
+    if _is_cut(timeline, broker, lost, followed, until):
+        return []
+    known = _recovery_point_facts(timeline, short, lost) or _copy_facts(timeline, broker, lost)
+    known = known or _replacement_facts(timeline, broker, lost, short, since, until)
+    return [*in_sync, *known] if known else []
 
 
 def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> bool:

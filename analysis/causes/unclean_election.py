@@ -19,13 +19,7 @@ from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
-from .leader_change import (
-    clean_by_configuration,
-    facts_leader_lacked_records,
-    find_leader_change,
-    isr_before_election,
-    missing_if_just_elected,
-)
+from .leader_change import clean_by_configuration, facts_leader_lacked_records, find_leader_change, isr_before_election
 from .log_ends import was_above
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
@@ -42,6 +36,7 @@ from .replica_history import (
     truncations,
 )
 from .surviving_records import missing_if_failed_together, still_had_records
+from .writing_term import missing_if_just_elected
 
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
@@ -78,7 +73,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"evidence that another broker still had the records {led}")
     if back := _later_term_with_records(timeline, new, lost):
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
-    if doubtful := missing_if_just_elected(timeline, change, lost):
+    if doubtful := missing_if_just_elected(timeline, change.old, lost):
         return needs(*doubtful)
     without = facts_leader_lacked_records(timeline, change, lost)
     if not without:

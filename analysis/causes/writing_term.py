@@ -18,6 +18,17 @@ def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
+def epoch_at_offset(timeline: Timeline, lost: Lost) -> int | None:
+    """The leader epoch of the record that is at the first lost offset now."""
+    logs = timeline.replica_logs
+    is_another = ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
+    now = logs.last_records.filter(is_another, offset=lost.first)
+    if logs.leader is not None and (now["broker"] == logs.leader).any():
+        now = now.filter(broker=logs.leader)
+    epochs = now["leader_epoch"].drop_nulls().unique()
+    return int(epochs[0]) if len(epochs) == 1 else None
+
+
 def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | None) -> Term | None:
     """The term of `led` that wrote the first lost record, by its acknowledgement; None if it is not certain.
 
@@ -138,3 +149,20 @@ def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> bool:
     """Whether a leader began a term with the records of an earlier one, and lost them when it restarted in its term."""
     is_below = (term.start or 0) > lost.last and bool(had_records(timeline, term.leader or "", lost))
     return is_below and resumed_below(timeline, term, lost)
+
+
+def missing_if_just_elected(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
+    """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
+    may have acknowledged them before it learned of the election, and truncated them later.
+    """
+    if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
+        return []
+    previous = timeline.terms.get(term.epoch - 1)
+    while previous is not None and previous.leader == term.leader:
+        term, previous = previous, timeline.terms.get(previous.epoch - 1)
+    if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
+        return []
+    leader = previous.leader if previous is not None else None
+    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, without_fences=True):
+        return []
+    return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
