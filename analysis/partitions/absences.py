@@ -155,43 +155,55 @@ def _tombstones(p: Partition) -> pl.DataFrame:
 def replaced_values(p: Partition) -> pl.DataFrame:
     """Values with a key that a later record or tombstone has, surely or perhaps.
 
-    Columns: value; surely (false: it is only possibly later); since (ns): when the first such record was sent.
+    For example, a record at offset 3 is surely replaced if another one of its key is at offset 7, and perhaps if a send
+    of its key without a known offset overlaps it in time. Columns: value; surely (false: it is only possibly later);
+    since (ns): when the first such record was sent.
     """
     keyed = _sends_with_repeated_keys(p)
     if not len(keyed):
         return pl.DataFrame(schema={"value": pl.String, "surely": pl.Boolean, "since": pl.Int64})
-    # A record acknowledged before this one was sent is before it; any other record of its key may be behind it.
-    end = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
-    behind = (
-        keyed.drop_nulls("offset")
-        .group_by("key", "offset")
-        .agg(pl.col("invoked").min(), end=end.max())
-        .sort("key", "offset", descending=True)
-        .select(
-            "key",
-            "offset",
-            behind=pl.col("invoked").cum_min().shift(1).over("key"),
-            behind_end=pl.col("end").cum_max().shift(1).over("key"),
-        )
-    )
-    unplaced = pl.col("offset").is_null()
-    # If one of two records has no offset, the order of time shows the later one.
-    present = pl.col("invoked").filter("present")
-    last, last_unplaced = present.max(), present.filter(unplaced.filter("present")).max()
-    is_later = pl.when(unplaced).then(last.over("key")).otherwise(last_unplaced.over("key")) > pl.col("completed")
-    last_end = end.max().over("key")
-    last_other_end = pl.when(end == last_end).then(end.top_k(2).min().over("key")).otherwise(last_end)
-    last_unplaced_end = end.filter(unplaced).max().over("key")
-    may_be_later = pl.when(unplaced).then(last_other_end).otherwise(last_unplaced_end) >= pl.col("invoked")
-    judged = keyed.join(behind, on=["key", "offset"], how="left", maintain_order="left").with_columns(
-        surely=(pl.col("behind_end") >= pl.col("invoked").fill_null(MIN_INT64)).fill_null(False)
-        | is_later.fill_null(False),
-        perhaps=may_be_later.fill_null(False),
+    is_below = pl.col("written_above") >= pl.col("invoked").fill_null(MIN_INT64)
+    judged = keyed.join(_sends_above(keyed), on=["key", "offset"], how="left", maintain_order="left").with_columns(
+        surely=is_below.fill_null(False) | _is_before_another().fill_null(False),
+        perhaps=_may_be_before_another().fill_null(False),
     )
     first_of_key = pl.when("perhaps").then(pl.col("invoked").min().over("key"))
-    dated = judged.with_columns(since=pl.min_horizontal("behind", first_of_key))
-    superseding = dated.filter((pl.col("surely") | pl.col("perhaps")) & pl.col("value").is_not_null())
-    return superseding.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())
+    dated = judged.with_columns(since=pl.min_horizontal("sent_above", first_of_key))
+    replaced = dated.filter((pl.col("surely") | pl.col("perhaps")) & pl.col("value").is_not_null())
+    return replaced.group_by("value").agg(pl.col("surely").any(), pl.col("since").min())
+
+
+# The latest time (ns) at which a send may have been written. One that was acknowledged before another one of its key
+# was sent is before that in the log; any other send of the key may be behind it.
+_WRITTEN_BY = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
+
+
+def _sends_above(keyed: pl.DataFrame) -> pl.DataFrame:
+    """By key and offset: when (ns) the first send at a higher offset was sent, and the last may have been written."""
+    at_offset = keyed.drop_nulls("offset").group_by("key", "offset").agg(pl.col("invoked").min(), end=_WRITTEN_BY.max())
+    return at_offset.sort("key", "offset", descending=True).select(
+        "key",
+        "offset",
+        sent_above=pl.col("invoked").cum_min().shift(1).over("key"),
+        written_above=pl.col("end").cum_max().shift(1).over("key"),
+    )
+
+
+def _is_before_another() -> pl.Expr:
+    """Whether a record of the key that is known to be there was sent after a send had completed, and one of the two has
+    no offset: then the order of time shows the later one.
+    """
+    unplaced, present = pl.col("offset").is_null(), pl.col("invoked").filter("present")
+    last, last_unplaced = present.max(), present.filter(unplaced.filter("present")).max()
+    return pl.when(unplaced).then(last.over("key")).otherwise(last_unplaced.over("key")) > pl.col("completed")
+
+
+def _may_be_before_another() -> pl.Expr:
+    """Whether another send of the key may have been written after a send began, and one of the two has no offset."""
+    unplaced, last = pl.col("offset").is_null(), _WRITTEN_BY.max().over("key")
+    last_other = pl.when(last == _WRITTEN_BY).then(_WRITTEN_BY.top_k(2).min().over("key")).otherwise(last)
+    last_unplaced = _WRITTEN_BY.filter(unplaced).max().over("key")
+    return pl.when(unplaced).then(last_other).otherwise(last_unplaced) >= pl.col("invoked")
 
 
 def _sends_with_repeated_keys(p: Partition) -> pl.DataFrame:

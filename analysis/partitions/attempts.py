@@ -84,23 +84,33 @@ def _with_offsets_in_log(attempts: pl.DataFrame, logs: ReplicaLogs | None) -> pl
 
     If it has an aborted record at another offset for each transaction without one, these are theirs: the attempt that
     keeps the value has an offset. If only that one has no offset, a single record at another offset is its own.
+
+    For example, a was sent in two transactions that failed, and again with an acknowledgement at offset 9. The log has
+    a at offsets 2 and 5, aborted, and at 9: the first attempt is at offset 2, the second at 5.
     """
     if logs is None or not is_leader_collected(logs) or logs.is_leader_damaged:
         return attempts
     held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset")).filter(pl.col("control").is_null())
     held = held.filter(pl.col("value").is_in(attempts["value"].unique().implode())).select(*_PLACE, "aborted")
     stray = held.join(attempts, on=_PLACE, how="anti", maintain_order="left")
-    lacking, keeps = pl.col("offset").is_null(), pl.col("keeps")
-    is_open = lacking & ~keeps & pl.col("txn") & pl.col("row").is_not_null()
-    for is_owner, records in ((is_open, stray.filter("aborted")), (lacking & keeps, stray)):
-        owners = attempts.filter((~lacking | is_owner).all().over("value") & is_owner)
-        rank = (pl.col("value").cum_count().over("value"), pl.len().over("value").alias("count"))
-        owners, records = (rows.with_columns(rank[0].alias("rank"), rank[1]) for rows in (owners, records))
-        records = records.select("value", "rank", "count", in_log="offset")
-        found = owners.join(records, on=["value", "rank", "count"]).select("value", "number", "in_log")
-        joined = attempts.join(found, on=["value", "number"], how="left", maintain_order="left")
-        attempts = joined.with_columns(offset=pl.coalesce("offset", "in_log")).drop("in_log")
-    return attempts
+    lacks_offset, keeps = pl.col("offset").is_null(), pl.col("keeps")
+    is_transaction = lacks_offset & ~keeps & pl.col("txn") & pl.col("row").is_not_null()
+    attempts = _with_offsets_of(attempts, is_transaction, stray.filter("aborted"))
+    return _with_offsets_of(attempts, lacks_offset & keeps, stray)
+
+
+def _with_offsets_of(attempts: pl.DataFrame, is_owner: pl.Expr, records: pl.DataFrame) -> pl.DataFrame:
+    """The attempts, where the owners (all attempts of their values without an offset) have the offsets of the records,
+    in order, if a value has as many owners as records.
+    """
+    owners = attempts.filter((pl.col("offset").is_not_null() | is_owner).all().over("value") & is_owner)
+    numbered = {"rank": pl.col("value").cum_count().over("value"), "count": pl.len().over("value")}
+    placed = records.with_columns(**numbered).select("value", "rank", "count", in_log="offset")
+    found = owners.with_columns(**numbered).join(placed, on=["value", "rank", "count"])
+    joined = attempts.join(
+        found.select("value", "number", "in_log"), on=["value", "number"], how="left", maintain_order="left"
+    )
+    return joined.with_columns(offset=pl.coalesce("offset", "in_log")).drop("in_log")
 
 
 def _distinct(attempts: pl.DataFrame) -> pl.DataFrame:

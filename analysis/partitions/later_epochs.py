@@ -72,16 +72,35 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     """Adds `other`: another value at the same offset that is known from a later time, `other_since` (ns).
 
     If there are several it is the last one. None of them was sent before `other_begun`, and one of them was known at
-    `other_known` (ns).
+    `other_known` (ns). For example, a is acknowledged at offset 5 at 1 s, then b is read there at 3 s and c at 4 s. For
+    a, c is the other value, since 4 s; one is known at 3 s.
     """
     if (np.diff(p.entries["offset"].to_numpy()) > 0).all():
         nothing = {name: pl.lit(None, pl.Int64) for name in ("other_since", "other_at", "other_begun", "other_known")}
         return sent.with_columns(other=pl.lit(None, pl.String), **nothing)
+    signs = _signs_of_values(p)
+    # The newest value of an offset, and the newest other than that: a value's latest other one is one of these.
+    newest = signs.unique("offset", keep="last", maintain_order=True)
+    others = signs.join(newest, on=["offset", "other"], how="anti", maintain_order="left")
+    last_two = pl.concat([newest, others.unique("offset", keep="last", maintain_order=True)])
+    own = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read"))
+    pairs = own.join(last_two, on="offset")
+    later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
+    latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
+    latest = latest.select("value", "other", "other_since", "other_at")
+    first = _first_of_others(own.join(later, on="value", how="semi"), signs)
+    return sent.join(latest.join(first, on="value", how="left"), on="value", how="left", maintain_order="left")
+
+
+def _signs_of_values(p: Partition) -> pl.DataFrame:
+    """Each value of an offset with several: `other`, `other_since` (ns of the first read or acknowledgement there, in
+    order), `other_at` (its place), and `begun`: when it was sent.
+    """
     crowded = p.entries.filter(pl.col("offset").is_duplicated()).select("offset", "value")
     reads = p.entries.filter(pl.col("times") > 0).select("offset", "value", "first_read", "first_read_at")
     acks = p.sends.filter(outcome="ok").select("offset", "value", acked="completed", acked_at="at")
     sent_since = p.possible_sends.group_by("value").agg(begun=pl.col("invoked").min())
-    known = (
+    return (
         crowded.join(reads, on=["offset", "value"], how="left")
         .join(acks.unique(["offset", "value"]), on=["offset", "value"], how="left")
         .join(sent_since, on="value", how="left")
@@ -95,30 +114,22 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
             begun=pl.col("begun").fill_null(MIN_INT64),
         )
         .drop_nulls("other_since")
+        .sort("other_since", "other_at", maintain_order=True)
     )
-    # The newest value of an offset, and the newest other than that: a value's latest other one is one of these.
-    ordered = known.sort("other_since", "other_at", maintain_order=True)
+
+
+def _first_of_others(own: pl.DataFrame, signs: pl.DataFrame) -> pl.DataFrame:
+    """By value: the first sign of another value after its own at the offset (`other_known`), and since when this or a
+    later one was sent (`other_begun`).
+    """
     earliest = pl.col("begun").cum_min(reverse=True).over("offset")  # of this and all later ones
-    others_since = ordered.select("offset", "other_since", other_begun=earliest, other_known="other_since")
-    newest = ordered.unique("offset", keep="last", maintain_order=True)
-    others = ordered.join(newest, on=["offset", "other"], how="anti", maintain_order="left")
-    known = pl.concat([newest, others.unique("offset", keep="last", maintain_order=True)])
-    own = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read"))
-    pairs = own.join(known, on="offset")
-    later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
-    latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
-    # The first of them is later than the first sign of the value itself at the offset.
-    at_offset = ordered.select("offset", "other_since", value="other")
-    first = own.join(later, on="value", how="semi").join(at_offset, on=["offset", "value"]).sort("other_since")
-    first = first.join_asof(
-        others_since,
-        on="other_since",
-        by="offset",
-        strategy="forward",
-        allow_exact_matches=False,
-        check_sortedness=False,
+    others = signs.select("offset", "other_since", other_begun=earliest, other_known="other_since")
+    at_offset = signs.select("offset", "other_since", value="other")
+    found = (
+        own.join(at_offset, on=["offset", "value"])
+        .sort("other_since")
+        .join_asof(
+            others, on="other_since", by="offset", strategy="forward", allow_exact_matches=False, check_sortedness=False
+        )
     )
-    latest = latest.select("value", "other", "other_since", "other_at")
-    first = first.unique("value", keep="first", maintain_order=True)
-    latest = latest.join(first.select("value", "other_begun", "other_known"), on="value", how="left")
-    return sent.join(latest, on="value", how="left", maintain_order="left")
+    return found.unique("value", keep="first", maintain_order=True).select("value", "other_begun", "other_known")

@@ -121,26 +121,41 @@ def log_start_with(p: Observations, collected: int | None) -> LogStart:
     clients = [*_starts_of_clients(p, bounds)]
     has_log = p.replica_logs is not None and is_leader_collected(p.replica_logs)
     starts = [*clients, *_starts_of_brokers(p, bounds, collected), *(() if has_log else logged)]
-    reported = [*deletions, *(_since_deletion(start, deletions) for start in (*clients, *logged))]
-    if p.settings.has_final_reads and not any(start.is_certain for start in (*deletions, *starts)):
-        # The final reads should begin at the log start. A reader that was assigned a later offset skipped records.
-        begun = least(p.assigned_by(p.settings.final_processes())["offset"], None)
-        starts += [] if begun is None else [StartEvidence(begun, False, None)]
-    starts = [*deletions, *(_since_deletion(start, deletions) for start in starts), *_start_of_retention(p, bounds)]
-    is_all_gone = False
-    if p.generation is not None and (deleted := p.generation.deleted) is not None:
-        # A deleted topic has lost all records, even if copies or late reads still show some.
-        is_all_gone = bounds.until is None or deleted.earliest <= bounds.until
-        starts += [StartEvidence(bounds.reach, True, deleted.latest, deleted.earliest)] if is_all_gone else []
-    certain = max((start.offset for start in starts if start.is_certain), default=0)
+    if not any(start.is_certain for start in (*deletions, *starts)):
+        starts += _start_of_final_reads(p)
+    deleted = _end_of_deleted_topic(p, bounds)
+    starts = [_since_deletion(start, deletions) for start in starts]
+    starts = [*deletions, *starts, *_start_of_retention(p, bounds), *deleted]
+    certain = [start for start in starts if start.is_certain and start.offset > 0]
+    last_certain = max((start.offset for start in certain), default=0)
     moves = [start.moved_by for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
     possible = max((start.offset for start in starts), default=0)
-    dated = [start for start in starts if start.is_certain and start.offset > 0]
-    excluded = MAX_INT64 if is_all_gone else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
-    legal = min(certain, max([excluded, *(deletion.offset for deletion in deletions)]))
+    excluded = MAX_INT64 if deleted else first_not_permitted(p, ((one.offset, one.moved_by) for one in certain))
+    legal = min(last_certain, max([excluded, *(deletion.offset for deletion in deletions)]))
+    reported = [*deletions, *(_since_deletion(start, deletions) for start in (*clients, *logged))]
     reported = [start for start in reported if start.is_reported and start.moved_by is not None]
-    return LogStart(certain, legal, possible, moved, tuple(starts), tuple(reported), is_all_gone)
+    return LogStart(last_certain, legal, possible, moved, tuple(starts), tuple(reported), bool(deleted))
+
+
+def _start_of_final_reads(p: Observations) -> list[StartEvidence]:
+    """The offset at which the final reads were assigned to begin: it should be the log start.
+
+    It is only possible, as a reader that was assigned a later offset skips records.
+    """
+    begun = least(p.assigned_by(p.settings.final_processes())["offset"], None) if p.settings.has_final_reads else None
+    return [] if begun is None else [StartEvidence(begun, False, None)]
+
+
+def _end_of_deleted_topic(p: Observations, bounds: _Bounds) -> list[StartEvidence]:
+    """The log end, if the topic was deleted by the end of the final reads.
+
+    It has lost all records, even if copies or late reads still show some.
+    """
+    deleted = p.generation.deleted if p.generation is not None else None
+    if deleted is None or (bounds.until is not None and deleted.earliest > bounds.until):
+        return []
+    return [StartEvidence(bounds.reach, True, deleted.latest, deleted.earliest)]
 
 
 def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:
