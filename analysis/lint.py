@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from ..histories.bundle import Run
+from ..histories.tables import OBSERVED
 from .batches import batches_of
 from .engines.local import Gathered, gather, screen_small
 from .kernel import judge_unit
 from .partitions.foreign_clock import INVOCATIONS, set_back
-from .partitions.unit import OBSERVED
 from .results import to_frame
 from .verdict.assumptions import short_latency
 from .verdict.document import verdict_of

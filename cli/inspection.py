@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import some, utc_text
 from ..histories.errors import InputError, UsageError
+from ..histories.settings import DAY_MS
 from ..plots.report.saved import is_saved
 from .progress import Progress, note
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run has no broker files that record events of this partition."
 MAX_NAMES = 12
-MS_OF_A_DAY = 86_400_000
 _PLACE = re.compile(
     r"(?P<partition>.+?-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18})(?:-(?P<last>\d{1,18}))?)?"
 )  # a key of a Jepsen history has no partition number
@@ -166,6 +166,6 @@ def record_time(ms: int | None, started_at: str) -> str:
     from ..plots.time_axis import moment
 
     start = moment(started_at, 0)
-    if start is not None and abs(ms - start.timestamp() * 1000) < MS_OF_A_DAY:
+    if start is not None and abs(ms - start.timestamp() * 1000) < DAY_MS:
         return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S.%f}"[:-3]
     return utc_text(ms)

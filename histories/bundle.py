@@ -323,7 +323,4 @@ def _splits_of(
 def plain_splits(path: str, size: int, reader: str, first: int, split_bytes: int) -> list[Split]:
     """Byte ranges of a file that is not compressed, numbered from `first`."""
     starts = range(0, max(size, 1), split_bytes)
-    return [
-        Split(first + number, path, reader, "", start, min(start + split_bytes, size))
-        for number, start in enumerate(starts)
-    ]
+    return [Split(n, path, reader, "", start, min(start + split_bytes, size)) for n, start in enumerate(starts, first)]

@@ -150,6 +150,7 @@ MARKS: Schema = {
     "member": pl.String,  # of a group, with its generation; null: not recorded
     "group_generation": pl.Int64,
 }
+OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}  # the tables of what clients observed
 # Events of a process or of the run rather than of one partition: the rules of every partition get all of them.
 CONTEXT: Schema = {
     # An event: assign, subscribe, revoke, crash, seek, fault, heal.

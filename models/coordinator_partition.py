@@ -1,6 +1,9 @@
-"""The partition of a coordinator's topic, by Kafka's hash of the group or transactional id."""
+"""The topics of coordinators, and the partition of each group or transactional id, by Kafka's hash."""
 
 from __future__ import annotations
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 def coordinator_partition(name: str, partitions: int) -> int:

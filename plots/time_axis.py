@@ -116,7 +116,7 @@ def _time_of_day(time: datetime, all_times: Sequence[datetime]) -> str:
 MAX_LANES = 6
 LANE = 0.22  # inches
 Place = Callable[[int], float]  # maps a time (ns) to a position on the axis
-_CHARACTER = 0.0085  # of the width of the axis
+CHARACTER_WIDTH = 0.0085  # as a part of the width of the axis
 
 
 class Band(NamedTuple):
@@ -145,7 +145,7 @@ def bands_of(figures: dict[str, Any], low: int, high: int, place: Place = second
             continue
         left, right = place(max(fault["from"], low)), place(min(until, high))
         name = style.fault_name(fault) + (" (never ended)" if fault["to"] is None else "")
-        needed = width * _CHARACTER * (len(name) + 2)
+        needed = width * CHARACTER_WIDTH * (len(name) + 2)
         is_late = left + needed > place(high) and left - needed >= place(low)
         begins = left - needed if is_late else left
         row = next((number for number, since in enumerate(free) if since <= begins), len(free))

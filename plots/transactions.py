@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..analysis.wording import duration
 from . import style
-from .time_axis import bands_of, draw_bands, lanes, seconds, seconds_axis
+from .time_axis import CHARACTER_WIDTH, bands_of, draw_bands, lanes, seconds, seconds_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,6 @@ MAX_ROWS = 12
 MIN_HELD_NS = 1_000_000_000
 _COLOURS = {"commit": style.GREEN, "abort": style.FAINT, None: style.RED}
 _PAPER: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 1.5}
-_TEXT_WIDTH = 0.0085  # of a character, as a part of the width of the axis
 _UNDECIDED = 0.35  # opacity until the coordinator prepares the end
 
 Record = dict[str, Any]
@@ -129,7 +128,7 @@ def _name_findings(axis: Axes, row: int, text: str, times: tuple[int, int, int, 
     low, began, end, high = map(seconds, times)
     look: dict[str, Any] = {"color": style.RED, "fontweight": "bold", "zorder": 6}
     room = max(began - low, high - end)
-    if room < _TEXT_WIDTH * len(text) * (high - low):
+    if room < CHARACTER_WIDTH * len(text) * (high - low):
         style.note(axis, text, ((began + end) / 2, row), (0, 0), ha="center", **look, bbox=_PAPER)
     elif began - low == room:
         style.note(axis, text, (began, row), (-6, 0), ha="right", **look)

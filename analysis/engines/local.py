@@ -161,10 +161,7 @@ def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
 
 
 def judge_units(
-    gathered: Gathered,
-    unproved: Mapping[Unit, Collection[str]],
-    condensed: Mapping[Unit, Others],
-    progress: Progress,
+    gathered: Gathered, unproved: Mapping[Unit, Collection[str]], condensed: Mapping[Unit, Others], progress: Progress
 ) -> None:
     """Judges all units of a run, and adds findings and summaries to its results.
 

@@ -15,9 +15,10 @@ from typing import IO, NamedTuple
 
 import polars as pl
 
+from ...histories.tables import OBSERVED
 from ..batches import WHOLE, Unit
 from ..partitions.offset_ranges import REST, by_range
-from ..partitions.unit import OBSERVED, Tables
+from ..partitions.unit import Tables
 
 MAX_BYTES = 1 << 29  # of observations in memory, as polars estimates them: text takes about twice as much
 _WRITING = Lock()  # never held during a query of polars: the thread may run another task meanwhile, which writes too

@@ -133,22 +133,20 @@ def merge_figures(
     of the run, as some of transactions show only across partitions.
     """
     summaries = list(records)
-    known = [summary for summary in summaries if summary.get("figures")]
-    ordered = sorted(known, key=partition_key)
+    ordered = sorted((summary for summary in summaries if summary.get("figures")), key=partition_key)
     dated = [summary for summary in ordered if summary["figures"]["bins"]]
     unplaced = _merge_unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
     figures = [summary["figures"] for summary in dated]
     bins, span = _common_bins(figures, unplaced, faults)
-    single = [summary for summary in dated if "partitions" not in summary["figures"]]
-    worst = sorted(single, key=badness)
-    # Partitions with brokers' logs but without client operations.
-    bare = [summary for summary in ordered if summary["figures"].get("replicas") and not summary["figures"]["bins"]]
-    without_operations = [_with_empty_figures(summary, bins) for summary in bare]
+    # The figures of many small partitions are one sum: it has the number of `partitions` (screening/summaries.py).
+    worst = sorted((summary for summary in dated if "partitions" not in summary["figures"]), key=badness)
+    undated = [summary for summary in ordered if not summary["figures"]["bins"]]
+    only_on_brokers = [_with_empty_figures(summary, bins) for summary in undated if summary["figures"].get("replicas")]
     windows = [{"partition": s["label"], **w} for s in worst for w in s["figures"]["windows"]]
     windows.sort(key=lambda window: (window["severity"] != "violation", _number_in_rule(window["id"])))
     heat, heat_left_out = _heat(worst, bins)
-    partitions = [_partition(summary, bins) for summary in (worst + without_operations)[:MAX_PARTITIONS]]
+    partitions = [_partition(summary, bins) for summary in (worst + only_on_brokers)[:MAX_PARTITIONS]]
     return {
         "format": FORMAT,
         "name": settings.name,
@@ -164,7 +162,7 @@ def merge_figures(
         "heat": heat,
         "heat_left_out": heat_left_out,
         "partitions": partitions if findings is None else [_with_findings(part, findings) for part in partitions],
-        "partitions_left_out": max(len(worst) + len(without_operations) - MAX_PARTITIONS, 0),
+        "partitions_left_out": max(len(worst) + len(only_on_brokers) - MAX_PARTITIONS, 0),
         "windows": windows[:MAX_WINDOWS],
         "cycles": [cycle for summary in summaries for cycle in summary.get("cycles", ())],
         "times": _times(worst),
@@ -336,13 +334,10 @@ def _with_findings(part: Record, findings: pl.DataFrame) -> Record:
         pl.col("topic_generation").eq_missing(pl.lit(number, pl.Int32)),
     )
     named = here.select("rule", "first_offset").drop_nulls().rows()
-    shown = [
-        {
-            **one,
-            "findings": sorted({rule for rule, at in named if any(first <= at <= last for first, last in one["runs"])}),
-        }
-        for one in part["transactions"]["shown"]
-    ]
+    shown = []
+    for txn in part["transactions"]["shown"]:
+        within = {rule for rule, offset in named if any(first <= offset <= last for first, last in txn["runs"])}
+        shown.append({**txn, "findings": sorted(within)})
     return {**part, "transactions": {**part["transactions"], "shown": shown}}
 
 

@@ -20,12 +20,12 @@ from ...histories.appended import Position, end_of_lines, position_at, refuse_re
 from ...histories.bundle import Run
 from ...histories.files import Split
 from ...histories.settings import Settings
+from ...histories.tables import OBSERVED
 from ..batches import Unit
 from ..engines.local import facts_of_ranges, judge_run, judge_units, provable
 from ..engines.store import ObservationStore
 from ..partitions.common import Common
 from ..partitions.offset_ranges import MAX_RANGES, REST
-from ..partitions.unit import OBSERVED
 from ..results import Results
 from ..rules import RULES
 from ..screening.premises import UNREAD

@@ -20,9 +20,8 @@ import polars as pl
 from ...histories.appended import Position
 from ...histories.errors import InputError, UsageError, describe_error
 from ...histories.pairing import PLACED_EVENTS
-from ...histories.tables import CONTEXT, SENDS, Schema, typed, without_key
+from ...histories.tables import CONTEXT, OBSERVED, SENDS, Schema, typed, without_key
 from ..batches import Unit, by_unit
-from ..partitions.unit import OBSERVED
 from ..screening.range_facts import RangeFacts
 from ..stages import QUARANTINED, Parts
 from .closing import Closed

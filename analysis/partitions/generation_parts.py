@@ -9,13 +9,13 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.evidence.clock import process_starts
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, OBSERVED
 from ..extremes import greatest, least
 from ..timelines.facts import MS
 from ..wording import plural
 from .common import Common
 from .evidence import clocks_of, snapshot_times, started_ms
-from .generation_split import OBSERVED, Frames, Part, copy_positions, positions_of_records, split_observed
+from .generation_split import Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
     Span,

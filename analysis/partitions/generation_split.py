@@ -22,7 +22,6 @@ from ...histories.tables import MAX_INT64, OUTCOME
 from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
 
 Frames = Mapping[str, pl.DataFrame]
-OBSERVED = ("sends", "reads", "marks")
 MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
@@ -124,7 +123,9 @@ def _possible_generations_of_reads(
 def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequence[Boundary]) -> pl.DataFrame:
     """Columns row and `decided`: the only generation with the record, else the only one without another record there.
 
-    The second only if the deletion is dated: in a long span, a record that was replaced by another may be a loss.
+    For example, a belongs to generation 0 if only generation 0 holds a; or if neither does, and only generation 1 holds
+    another value at the offset of a. The second only if the deletion is dated: in a long span, a record that was
+    replaced by another may be a loss.
     """
     undecided = rows.filter(~_IN_ONE & pl.col("value").is_not_null())
     undecided = undecided.select("row", "offset", "value", "lowest", "highest")
@@ -133,13 +134,13 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     possible, key = pl.int_ranges("lowest", pl.col("highest") + 1, dtype=pl.Int32), ["row", "generation"]
     candidates = undecided.with_columns(generation=possible).explode("generation")
     of_value = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
-    is_same = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
+    is_record = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
+    records = of_value.group_by(key).agg(has_record=is_record.any())
     is_dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
     at_offset = candidates.join(held, on=["generation", "offset"], suffix="_held")
     others = at_offset.filter((pl.col("value") != pl.col("value_held")) & pl.lit(is_dated)).unique(key)
-    records = of_value.group_by(key).agg(has=is_same.any())
     records = records.join(others.select(*key, other="value_held"), on=key, how="left")
-    is_chosen = pl.when(pl.col("has").any()).then("has").otherwise(pl.col("other").is_null())
+    is_chosen = pl.when(pl.col("has_record").any()).then("has_record").otherwise(pl.col("other").is_null())
     chosen = records.filter(is_chosen.over("row")).group_by("row").agg(pl.len(), decided=pl.col("generation").first())
     return chosen.filter(len=1).select("row", "decided")
 
@@ -169,22 +170,17 @@ def _assign_by_value(
     """The rows with `generation`: the only possible one; else the one in which the value was sent; else the one with
     the record; else the last one, if it was created before the operation began; else null.
     """
-    by_value = (
-        sent.drop_nulls("value")
-        .group_by("value")
-        .agg(times=pl.col("generation").n_unique(), sent_in=pl.col("generation").first())
-        .filter(times=1)
-        .drop("times")
-    )
-    found = rows.join(by_value, on="value", how="left", maintain_order="left")
-    sent_in = pl.when(pl.col("sent_in").is_between("lowest", "highest")).then("sent_in")
-    found = found.with_columns(sent_in=sent_in)
-    open_ = found.filter(pl.col("sent_in").is_null())
-    found = found.join(_decide_by_record(open_, held, boundaries), on="row", how="left", maintain_order="left")
+    only_one = pl.when(pl.col("generation").n_unique() == 1).then(pl.col("generation").first())
+    senders = sent.drop_nulls("value").group_by("value").agg(sent_in=only_one)
+    found = rows.join(senders, on="value", how="left", maintain_order="left")
+    is_possible = pl.col("sent_in").is_between("lowest", "highest")
+    found = found.with_columns(sent_in=pl.when(is_possible).then("sent_in"))
+    decided = _decide_by_record(found.filter(pl.col("sent_in").is_null()), held, boundaries)
+    only = pl.when(_IN_ONE).then("lowest")
     newest = _count(pl.col("invoked") >= boundary.created.latest for boundary in boundaries)
-    later = pl.when(newest == pl.col("highest")).then("highest")
-    sure = pl.when(_IN_ONE).then("lowest")
-    return found.with_columns(generation=pl.coalesce(sure, "sent_in", "decided", later).cast(pl.Int32))
+    last = pl.when(newest == pl.col("highest")).then("highest")
+    generation = pl.coalesce(only, "sent_in", "decided", last).cast(pl.Int32)
+    return found.join(decided, on="row", how="left", maintain_order="left").with_columns(generation=generation)
 
 
 def _assign_marks(

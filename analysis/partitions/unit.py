@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.tables import METADATA, STATE_LOGS, empty
-from ...histories.tables import MARKS, READS, SENDS, no_rows, without_key
+from ...histories.tables import OBSERVED, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
 from .cleanup_policies import with_recorded_policies
@@ -23,7 +23,6 @@ from .partition import Partition
 from .topic_generations import TopicGeneration, without_other_changes
 
 Tables = dict[str, list[pl.DataFrame]]
-OBSERVED = {"sends": SENDS, "reads": READS, "marks": MARKS}
 # Tables that are not split between the generations of a topic, with their fields in Partition.
 BESIDE_LOGS = {name: name for name in ("groups", "aborted", "producers", "positions")} | {"transactions": "coordinated"}
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import MIN_INT64
+from ...histories.tables import MIN_INT64, OBSERVED
 from ..cached import cached_property
 from ..partitions.common import Common
 from ..partitions.marks import IS_LOG_END, IS_POSITION, is_final_read
 from ..partitions.observations import last_heal
 
 KEY = ("topic", "partition")
-TABLES = ("sends", "reads", "marks")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +32,16 @@ class ManyPartitions:
     @classmethod
     def of(cls, tables: Mapping[str, pl.DataFrame], common: Common) -> ManyPartitions:
         """The partitions in the tables sends, reads and marks, which have the columns topic and partition."""
-        keys = pl.concat([tables[name].select(KEY).unique() for name in TABLES]).unique().sort(KEY).with_row_index("tp")
-        numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in TABLES}
+        keys = (
+            pl.concat([tables[name].select(KEY).unique() for name in OBSERVED]).unique().sort(KEY).with_row_index("tp")
+        )
+        numbered = {name: tables[name].join(keys, on=KEY).drop(KEY) for name in OBSERVED}
         return cls(keys, **numbered, context=common.context, unplaced=common.unplaced, settings=common.settings)
 
     def without(self, numbers: Collection[int]) -> ManyPartitions:
         """A copy without the partitions of these numbers."""
         is_left = ~pl.col("tp").is_in([*numbers])
-        return replace(self, **{name: getattr(self, name).filter(is_left) for name in ("keys", *TABLES)})
+        return replace(self, **{name: getattr(self, name).filter(is_left) for name in ("keys", *OBSERVED)})
 
     def numbers_of(self, partitions: Iterable[tuple[str, int]]) -> list[int]:
         """The numbers of the partitions that are among these."""

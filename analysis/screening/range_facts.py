@@ -15,14 +15,14 @@ import numpy.typing as npt
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64, no_rows, without_key
+from ...histories.tables import MAX_INT64, MIN_INT64, OBSERVED, no_rows, without_key
 from ...models.arrays import Ints, Mask
 from ..extremes import greatest, least, least_from
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
-from ..partitions.unit import OBSERVED, Tables
+from ..partitions.unit import Tables
 from .groups import ends_are_known, groups_of, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
 from .summaries import handled_again

@@ -14,12 +14,11 @@ import numpy as np
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import MAX_INT64, MIN_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64, OBSERVED
 from ..partitions.common import Common
 from ..partitions.generation_parts import topics_with_deletions
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
 from ..partitions.offset_ranges import REST, range_of
-from ..partitions.unit import OBSERVED
 from .groups import contradicting_groups
 from .premises import (
     GROUPS,

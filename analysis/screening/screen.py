@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ...histories.settings import Settings
-from ...histories.tables import no_rows
+from ...histories.tables import OBSERVED, no_rows
 from ..batches import Unit, by_unit
 from ..partitions.common import Common
 from ..partitions.generation_parts import topics_with_deletions
-from ..partitions.unit import OBSERVED, Tables
+from ..partitions.unit import Tables
 from ..rules import RULES
 from .many_partitions import ManyPartitions
 from .premises import PREMISES, PROVED

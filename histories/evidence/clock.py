@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from ..settings import DAY_MS
 from ..tables import MIN_INT64
 
-DAY_MS = 86_400_000
 QUARTER_MS = 15 * 60 * 1000
 SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
 START_MS = 700  # from the restart of a JVM to Kafka's first line

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 
+from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ..errors import InputError
 from ..files import encoding_of, file_type_of, head_of, is_tar, reason_of
 from ..tables import MAX_OFFSET
@@ -34,8 +35,6 @@ PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9
 PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
 METADATA_TOPIC = "__cluster_metadata"
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
 COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
 FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
+from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ..errors import LogjudgeError, UsageError
 from ..evidence.checkpoints import OFFSET_CHECKPOINTS
 from ..evidence.layout import (
     MAX_DEPTH,
     METADATA_TOPIC,
-    OFFSETS_TOPIC,
     PARTITION_FOLDER,
     TEXT,
-    TRANSACTIONS_TOPIC,
     UNKNOWN_BROKER,
     is_dump_file,
     is_stored_evidence,

@@ -247,15 +247,14 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         """As confluent_kafka.Consumer.commit."""
         if message is not None:
             offsets = [_library.TopicPartition(message.topic(), message.partition(), message.offset() + 1)]
-        given = {} if offsets is None else {"offsets": offsets}
         if asynchronous:
-            return super().commit(**given, asynchronous=True)
+            return super().commit(**({} if offsets is None else {"offsets": offsets}), asynchronous=True)
         if offsets is None:  # what the client has stored, which the response lists
             committed = super().commit(asynchronous=False)
             self._note_commit(None, committed)
             return committed
         with self._recorder.commit(self._process, offsets, member=self) as commit:
-            committed = super().commit(**given, asynchronous=False)
+            committed = super().commit(offsets=offsets, asynchronous=False)
             refused = [place.error for place in committed if place.error is not None]
             commit.error(refused[0]) if refused else commit.ok()
         return committed

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ..errors import LogjudgeError
-from ..evidence.layout import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from .collect import collect, sources_of
 from .lab.handle import Lab
 from .record_deletion import delete_records

@@ -94,12 +94,9 @@ class KraftWording(Wording):
             )
             yield Line(text, MANAGER)
 
-    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
+    def truncation(self, node: int, cut: Truncated) -> Iterator[Line]:
         name = self.name(cut.partition)
         where = f"partition={name}, dir={self.folder(node)}"
-        if cut.reason == "unclean-disk":
-            self.lose_tail(node, cut)
-            return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "out-of-range":
             text = (

@@ -55,10 +55,16 @@ class Wording:
         # The new ends of logs that lost their tails with the power, by broker and partition, until they are loaded.
         self._lost_tails: dict[tuple[int, int], int] = {}
 
-    def lose_tail(self, node: int, cut: Truncated) -> None:
-        """Remember a lost tail: a broker only finds that out when it starts again."""
-        if cut.after != cut.before:
+    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
+        """The lines of a truncation. A broker that lost a tail only finds that out when it starts again."""
+        if cut.reason != "unclean-disk":
+            yield from self.truncation(node, cut)
+        elif cut.after != cut.before:
             self._lost_tails[node, cut.partition] = cut.after
+
+    def truncation(self, node: int, cut: Truncated) -> Iterator[Line]:
+        """The lines of a follower that truncates its log."""
+        raise NotImplementedError
 
     def found_tail(self, node: int, partition: int) -> int | None:
         """The end of a log that is being loaded, if its tail was lost."""
@@ -92,7 +98,7 @@ class LogWriter:
         """Append the lines of an event."""
         time, node, kind, details = event
         method: Callable[..., Iterator[Line]] | None = getattr(self._wording, kind.replace("-", "_"), None)
-        if method is None or kind in ("name", "folder", "topic-id"):
+        if method is None:
             return
         if node == QUORUM:
             controller = self._cluster.quorum.controller

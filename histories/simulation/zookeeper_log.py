@@ -97,11 +97,8 @@ class ZookeeperWording(Wording):
         )
         yield Line(text, MANAGER)
 
-    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
+    def truncation(self, node: int, cut: Truncated) -> Iterator[Line]:
         name = self.name(cut.partition)
-        if cut.reason == "unclean-disk":
-            self.lose_tail(node, cut)
-            return
         if cut.reason == "out-of-range":
             text = (
                 f"[ReplicaFetcherThread-0-{cut.leader}], Replica {node} for partition {self.shown_name(cut.partition)} "
@@ -219,11 +216,8 @@ class EpochWording(ZookeeperWording):
     def listed(self, nodes: tuple[int, ...]) -> str:
         return ids(nodes)
 
-    def truncate(self, node: int, cut: Truncated) -> Iterator[Line]:
+    def truncation(self, node: int, cut: Truncated) -> Iterator[Line]:
         log, name = self.log(node, cut.partition), self.name(cut.partition)
-        if cut.reason == "unclean-disk":
-            self.lose_tail(node, cut)
-            return
         fetcher = f"[ReplicaFetcher replicaId={node}, leaderId={cut.leader}, fetcherId=0]"
         if cut.reason == "out-of-range":
             text = (

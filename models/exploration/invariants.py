@@ -158,6 +158,7 @@ class Invariant(NamedTuple):
     text: str
 
 
+LOSS_INVARIANTS = ("no-acknowledged-loss", "no-committed-loss")
 INVARIANTS: dict[str, Invariant] = {
     "no-acknowledged-loss": Invariant(no_acknowledged_loss, "an acknowledged record stays in the log"),
     "no-committed-loss": Invariant(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .invariants import LOSS_INVARIANTS
 from .search import SURVIVABLE, Space
 
 UNREAD = {"simulation.consumers": 0}  # for settings whose invariants do not concern reads
@@ -247,8 +248,7 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-_LOSS = ("no-acknowledged-loss", "no-committed-loss")
-_ALL = (*_LOSS, "no-divergence")
+_ALL = (*LOSS_INVARIANTS, "no-divergence")
 
 
 @dataclass(frozen=True)
@@ -273,12 +273,12 @@ CELLS: dict[str, dict[str, Cell]] = {
         "high-watermark": Cell(_ALL, 120),
         # A paused broker is elected, replaced, resumes and writes once in its epoch: KIP-279's fast failover without
         # an unclean election. Later a preferred election makes it leader (first in seed 16871): no-committed-loss.
-        "kip-101": Cell(("no-divergence",), 2000, _LOSS, near=1726),
+        "kip-101": Cell(("no-divergence",), 2000, LOSS_INVARIANTS, near=1726),
         "kip-279": Cell(unclaimed=_ALL),
         **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), SOUND),
         "lag-max-messages": Cell(("no-false-shrink",), 20, _ALL),
         "majority-quorum": SOUND,
-        "asynchronous": Cell(_LOSS, 40),
+        "asynchronous": Cell(LOSS_INVARIANTS, 40),
         "follower-reads": SOUND,
         # A controller that was paused elects with its old view of the ISR (KAFKA-340, KAFKA-6082).
         "no-controller-epoch": Cell(("no-committed-loss", "one-leader-per-epoch"), 120, (*_ALL, "no-consumer-loss")),
@@ -286,23 +286,23 @@ CELLS: dict[str, dict[str, Cell]] = {
     "unclean": {
         "high-watermark": Cell(_ALL, 20, ("no-duplicates", "no-reordering")),
         "kip-101": Cell(_ALL, 120, ("no-duplicates", "no-reordering")),
-        **dict.fromkeys(("kip-279", "kip-320", "kraft", "kip-966", "last-known-leader"), Cell(_LOSS, 20)),
+        **dict.fromkeys(("kip-279", "kip-320", "kraft", "kip-966", "last-known-leader"), Cell(LOSS_INVARIANTS, 20)),
         "majority-quorum": SOUND,
-        "asynchronous": Cell(_LOSS, 20),
+        "asynchronous": Cell(LOSS_INVARIANTS, 20),
     },
     "power": {
         "high-watermark": Cell(_ALL, 160),
-        **dict.fromkeys(("kip-101", "kip-279"), Cell(_LOSS, 80, ("no-divergence",))),
-        **dict.fromkeys(("kip-320", "kraft"), Cell(_LOSS, 80)),
+        **dict.fromkeys(("kip-101", "kip-279"), Cell(LOSS_INVARIANTS, 80, ("no-divergence",))),
+        **dict.fromkeys(("kip-320", "kraft"), Cell(LOSS_INVARIANTS, 80)),
         "kip-966": SOUND,
-        **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(_LOSS, 80)),
+        **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(LOSS_INVARIANTS, 80)),
     },
     "blackout": {
         "high-watermark": Cell(_ALL, 20),
-        **dict.fromkeys(("kip-101", "kip-279"), Cell(_LOSS, 20, ("no-divergence",))),
-        **dict.fromkeys(("kip-320", "kraft"), Cell(_LOSS, 20)),
+        **dict.fromkeys(("kip-101", "kip-279"), Cell(LOSS_INVARIANTS, 20, ("no-divergence",))),
+        **dict.fromkeys(("kip-320", "kraft"), Cell(LOSS_INVARIANTS, 20)),
         "kip-966": SOUND,
-        **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(_LOSS, 20)),
+        **dict.fromkeys(("last-known-leader", "majority-quorum", "asynchronous"), Cell(LOSS_INVARIANTS, 20)),
     },
     "zombie": {
         "high-watermark": Cell(_ALL, 120),
@@ -315,17 +315,17 @@ CELLS: dict[str, dict[str, Cell]] = {
     },
     "lagging-mark": {
         "high-watermark": Cell(_ALL, 20),
-        "kip-101": Cell(_LOSS, 20, ("no-divergence",)),
-        "kip-279": Cell(_LOSS, 20),
+        "kip-101": Cell(LOSS_INVARIANTS, 20, ("no-divergence",)),
+        "kip-279": Cell(LOSS_INVARIANTS, 20),
         **dict.fromkeys(("kip-320", "kraft", "kip-966", "majority-quorum"), SOUND),
     },
     "flushed": {
         "high-watermark": Cell(_ALL, 800, near=720),
         **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader", "majority-quorum"), SOUND),
-        "asynchronous": Cell(_LOSS, 400, near=320),
+        "asynchronous": Cell(LOSS_INVARIANTS, 400, near=320),
     },
     "moving": {
-        "high-watermark": Cell(_LOSS, 20, ("no-divergence",)),
+        "high-watermark": Cell(LOSS_INVARIANTS, 20, ("no-divergence",)),
         "kip-279": Cell(unclaimed=_ALL),
         **dict.fromkeys(("kip-320", "kraft", "kip-966", "last-known-leader"), SOUND),
     },

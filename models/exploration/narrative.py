@@ -10,13 +10,12 @@ from ..replication.cluster import Cluster
 from ..replication.events import ClusterEvent, arguments
 from ..replication.ledger import Breach, offsets
 from ..replication.scenario import Scenario
-from .invariants import breaches
+from .invariants import LOSS_INVARIANTS, breaches
 from .trace import SEND, Step, TraceEvent, Tracer
 from .truth import adjacent_losses, losses
 from .wording import NODE_SENTENCES, PARTITION_SENTENCES, load_sentence, step_sentence
 
 Line = tuple[int, str, bool]  # time, sentence, whether it must not be omitted
-LOSS_INVARIANTS = ("no-acknowledged-loss", "no-committed-loss")
 MAX_BREACHES = 2  # of one invariant, and producers whose values each concerns
 
 

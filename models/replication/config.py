@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ..coordinator_partition import coordinator_partition
+from ..coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_partition
 from .storage.segments import Limits
 
 GROUP = "workers"  # the group of the consumers
-GROUP_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
 ASSIGNMENTS = ("round-robin", "shifted", "kafka")
 PARTITIONERS = ("random", "round-robin", "sticky", "key")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -336,8 +334,8 @@ class Config:
         if partition in self.copies:
             return self.copies_topic, partition - self.partitions
         if self.has_group and partition == self.group_log:
-            return GROUP_TOPIC, coordinator_partition(GROUP, self.offsets_partitions)
-        return TRANSACTION_TOPIC, 0
+            return OFFSETS_TOPIC, coordinator_partition(GROUP, self.offsets_partitions)
+        return TRANSACTIONS_TOPIC, 0
 
     def segment_limits(self, partition: int) -> tuple[int, int]:
         """segment.bytes and segment.ms (microseconds) of a replicated partition."""

@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.settings import Settings
+from ....histories.tables import OBSERVED
 from ...batches import Unit
 from ...partitions.common import Common, common_of
 from ...partitions.offset_ranges import REST
-from ...partitions.unit import OBSERVED, Tables
+from ...partitions.unit import Tables
 from ...screening.condense import borders_of, wanted_of
 from ...screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ...screening.ranges import MAX_REST, can_be_proved, proof_of, ranges_of

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from .. import errors
 from ..config import MS, SECOND
@@ -260,22 +259,9 @@ class Consumer(Client):
             part = FetchPart(partition, self.position[partition], epoch, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
-            aborted: dict[int, Any] | None = {} if self.committed else None
-            request = self._fetching[source] = FetchRequest(
-                self.node,
-                source,
-                now,
-                self.on_fetched,
-                self.on_closed,
-                self.connections[source],
-                -1,
-                self.config.fetch_max_batches,
-                wanted[source],
-                aborted,
-                0,
-                self._max_bytes,
-            )
-            self.network.send(self.node, source, self._inboxes[source], request)
+            limit, aborted = self.config.fetch_max_batches, {} if self.committed else None
+            content = (-1, limit, wanted[source], aborted, 0, self._max_bytes)
+            self._fetching[source] = self.request_from(FetchRequest, source, self.on_fetched, self.on_closed, *content)
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""

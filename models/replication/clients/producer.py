@@ -173,11 +173,7 @@ class Producer(Client):
                 state.next_sequence += batch.count
             if config.acks:
                 state.in_flight.append(batch)
-        connection, now = self.connections[broker], self.loop.now
-        request = ProduceRequest(
-            self.node, broker, now, self.on_produced, self.on_closed, connection, batches, config.acks
-        )
-        self.network.send(self.node, broker, self._inboxes[broker], request)
+        request = self.request_from(ProduceRequest, broker, self.on_produced, self.on_closed, batches, config.acks)
         if config.acks:
             self._in_flight[broker].append(request)
         else:
