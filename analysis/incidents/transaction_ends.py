@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.evidence.layout import TRANSACTIONS_TOPIC
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Finding
-from ...models.coordinator_partition import coordinator_partition
+from ...models.coordinator_partition import TRANSACTIONS_TOPIC, coordinator_partition
 from .. import causes
 from ..causes.cases import Explanation
 from ..causes.transaction_part import TransactionPart
@@ -143,6 +142,9 @@ class _Coordinated(NamedTuple):
 def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Coordinated:
     """What is known of the transaction of a value: the only one of its producer that began during its operation.
 
+    For example, a client's second operation lasts from 5 s to 8 s. Of the coordinator's transactions of its producer,
+    which began at 1 s, 6 s and 9 s, the one of 6 s is that of the operation.
+
     The clocks of client and coordinator may differ. By a clock that is ahead, the first operation has no transaction;
     by one that is behind, more transactions began before an operation than there are operations. Both lead to nothing.
     """
@@ -156,21 +158,25 @@ def _transaction_of_value(p: Partition, producer: int, value: str | None) -> _Co
     known = known.join(known.filter(producer_id=producer), on="transactional_id", how="semi").sort("began_ns")
     operations = _operations(p, sends.filter(process=process))
     began = known["began_ns"].to_numpy()
-    first = np.searchsorted(began, operations["since"].to_numpy() - MS)  # the coordinator rounds down to ms
-    end = np.searchsorted(began, operations["until"].to_numpy(), "right")
+    # By operation: its transactions are those from `first` to `end` (exclusive).
+    firsts = np.searchsorted(began, operations["since"].to_numpy() - MS)  # the coordinator rounds down to ms
+    ends = np.searchsorted(began, operations["until"].to_numpy(), "right")
     number = operations["at"].to_list().index(at)
-    written = np.flatnonzero(operations["is_written"].to_numpy())
-    only = end - first == 1
-    if first[number] > number or (written[0] != number and not only[written[0]]):
+    first, end = int(firsts[number]), int(ends[number])
+    first_written = np.flatnonzero(operations["is_written"].to_numpy())[0]
+    is_clock_ahead = first_written != number and ends[first_written] - firsts[first_written] != 1
+    is_clock_behind = first > number
+    if is_clock_ahead or is_clock_behind:
         return _Coordinated(process)
-    if first[number] < end[number]:
-        is_alone = only[number] and ((first <= first[number]) & (first[number] < end)).sum() == 1
-        row = known.row(int(first[number]), named=True)
-        is_decided = is_alone and row["outcome"] is not None and row["prepared"] is not None
+    if first < end:
+        is_of_one = end - first == 1 and ((firsts <= first) & (first < ends)).sum() == 1
+        row = known.row(first, named=True)
+        is_decided = is_of_one and row["outcome"] is not None and row["prepared"] is not None
         return _Coordinated(process, row if is_decided else None)
-    if np.searchsorted(began, operations["until"][number] + CLOCKS_NS) > end[number] or not first[number]:
+    begins_soon = np.searchsorted(began, operations["until"][number] + CLOCKS_NS) > end
+    if begins_soon or not first:
         return _Coordinated(process)
-    return _Coordinated(process, older=known.row(int(first[number]) - 1, named=True))
+    return _Coordinated(process, older=known.row(first - 1, named=True))
 
 
 def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataFrame) -> str | None:

@@ -103,33 +103,41 @@ def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | No
 def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:
     """The time (ns) at which the term began that had written the last truncated records; None if it is not known.
 
-    It began below the cut, or above it, if the broker led or followed in it before it loaded its log. Where no source
-    has the offset, it is the last term that the broker led before it loaded its log, if it followed no leader since: it
-    had the records when that term began, or appended them as the leader. Only before an unclean election: a clean one
-    also removes tails that were never committed.
+    It began below the cut, or above it, if the broker led or followed in it before it loaded its log. For example, of
+    epochs that began at offsets 0, 5 and 9, that of offset 5 wrote the offsets 7 and 8.
     """
     until = cut.time or 0
-    ends = timeline.dated_ends(cut.broker, "loaded", "followed", "truncated")
-    loaded = max((time for time, end in ends if end.kind == "loaded" and time <= until), default=0)
+    followed = [(time, end, end.fact.epoch) for time, end in timeline.dated_ends(cut.broker, "followed")]
+    loads = [time for time, _ in timeline.dated_ends(cut.broker, "loaded") if time <= until]
+    loaded = max(loads, default=0)
     terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
     own = {term.epoch for time, term in terms if term.leader == cut.broker and time < loaded}
-    own |= {
-        end.fact.epoch for time, end in ends if end.kind == "followed" and time < loaded and end.fact.epoch is not None
-    }
+    own |= {epoch for time, _, epoch in followed if time < loaded and epoch is not None}
     # It had them all when it began to follow these.
-    later = [end.fact.epoch for time, end in ends if end.kind == "followed" and time <= until and end.end > last]
-    before = min((epoch for epoch in later if epoch is not None), default=MAX_INT64)
+    later = [epoch for time, end, epoch in followed if time <= until and end.end > last and epoch is not None]
+    before = min(later, default=MAX_INT64)
     begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None and term.epoch < before]
     wrote = [term for start, term in begun if start < first or (start <= last and term.epoch in own)]
-    if wrote:
-        return wrote[-1].time if (wrote[-1].time or 0) <= until else None
-    led = [time for time, term in terms if term.leader == cut.broker and not term.has_conflict and time < loaded]
-    starts = [start.alive_until for time, start in timeline.starts_of(cut.broker) if time <= until]
+    if not wrote:
+        return _last_led_since(timeline, cut.broker, loaded, until)
+    return wrote[-1].time if (wrote[-1].time or 0) <= until else None
+
+
+def _last_led_since(timeline: Timeline, broker: str, loaded: int, until: int) -> int | None:
+    """The time (ns) at which the last term began that a broker led before it loaded its log; None if it is not certain
+    that the broker had the truncated records then, or appended them as the leader.
+
+    It followed no leader since, and an unclean election came next: a clean one also removes tails that were never
+    committed.
+    """
+    terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    led = [time for time, term in terms if term.leader == broker and not term.has_conflict and time < loaded]
+    starts = [start.alive_until for time, start in timeline.starts_of(broker) if time <= until]
     ran_until = starts[-1] if starts else 0
     if not led or ran_until is None:  # its server.log begins with that start
         return None
-    followed = [time for time, end in ends if led[-1] < time < loaded and end.kind != "loaded"]
-    others = [time for time, term in terms if term.leader != cut.broker and led[-1] < time <= ran_until]
+    followed = [t for t, _ in timeline.dated_ends(broker, "followed", "truncated") if led[-1] < t < loaded]
+    others = [time for time, term in terms if term.leader != broker and led[-1] < time <= ran_until]
     next_led = next((term for time, term in sorted(terms, key=itemgetter(0)) if time > led[-1]), None)
     is_certain = not followed and not others and next_led is not None and next_led.elected_uncleanly
     return led[-1] if is_certain else None

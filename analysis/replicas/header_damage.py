@@ -28,20 +28,24 @@ def misplaced_batches(batches: pl.DataFrame, is_compacted: bool | None) -> pl.Da
     file, and is right if it begins there. The last one has to begin behind the one before, if that fits its own
     neighbour; and right behind it if the topic is not compacted, as brokers leave no gaps, or if another replica has it
     there. Of two batches that do not follow each other both are damage, unless one of them is right.
+
+    For example, between batches that end at offset 9 and begin at offset 20, one with base offset 7 or 40 does not fit.
     """
     columns = [*batches.columns, "before", "after"]
     sound = _with_neighbours(batches.filter(pl.col("crc_ok").fill_null(False)).sort(*_BATCH))
-    is_plain = (_BASE > _BEFORE) & (_AFTER.is_not_null() | (_BASE == _BEFORE + 1))
+    is_last = _AFTER.is_null()
+    is_plain = (_BASE > _BEFORE) & (~is_last | (_BASE == _BEFORE + 1))
     if sound.select(is_plain.all()).item():
         return sound.clear().select(columns)
-    is_between = (_BEFORE < _AFTER) & ((_BASE <= _BEFORE) | (_LAST >= _AFTER)) & ~_BEGINS_FILE
-    is_misplaced = is_between | (_AFTER.is_null() & _is_wrong_last(is_compacted)) | _last_elsewhere(sound)
+    do_neighbours_fit = _BEFORE < _AFTER
+    is_outside = do_neighbours_fit & ((_BASE <= _BEFORE) | (_LAST >= _AFTER)) & ~_BEGINS_FILE
+    is_misplaced = is_outside | (is_last & _is_wrong_last(is_compacted)) | _last_elsewhere(sound)
     marked = sound.with_columns(misplaced=is_misplaced.fill_null(False))
-    fitting = ~pl.col("misplaced")
+    fits = ~pl.col("misplaced")
     return (
         marked.with_columns(
-            before=pl.when(fitting).then(_LAST).forward_fill().over(COPY).fill_null(_BEFORE_FIRST),
-            after=pl.when(fitting).then(_BASE).backward_fill().over(COPY),
+            before=pl.when(fits).then(_LAST).forward_fill().over(COPY).fill_null(_BEFORE_FIRST),
+            after=pl.when(fits).then(_BASE).backward_fill().over(COPY),
         )
         .filter("misplaced")
         .select(columns)

@@ -73,21 +73,21 @@ def _with_whole(marked: pl.DataFrame) -> pl.DataFrame:
     """The batches with the column `whole`: whether all of their records are needed.
 
     These are batches that differ in any snapshot or overlap within a log, all others at their offsets, and the
-    neighbours in each log, which show where the replicas agree again.
+    neighbours in each log, which show where the replicas agree again. For example, if the batches of offsets 10 to 19
+    differ, those of 5 to 9 and of 20 to 24 are needed, too.
     """
     logs = marked.select("snapshot", "base_offset", "last_offset", "same", "copies").with_row_index("group")
     logs = logs.explode("copies").unnest("copies").sort("base_offset", maintain_order=True)
-    within = pl.col("base_offset") <= pl.col("last_offset").cum_max().shift()
-    logs = logs.with_columns(differs=~pl.col("same") | within.fill_null(False).over("snapshot", "broker"))
-    differ = logs.filter("differs").with_columns(pl.col("last_offset").cum_max())
-    firsts, lasts = differ["base_offset"].to_numpy(), differ["last_offset"].to_numpy()
-    # The greatest last offset among the batches that begin at or before the end of each batch.
-    before = np.searchsorted(firsts, logs["last_offset"].to_numpy(), "right")
-    reach = np.concatenate([[-1], lasts])[before]
-    logs = logs.with_columns(there=pl.Series(reach) >= pl.col("base_offset"))
-    there = pl.col("there")
-    beside = there | (there.shift() | there.shift(-1)).over("snapshot", "broker").fill_null(False)
-    groups = logs.filter(beside)["group"].unique()
+    overlaps = pl.col("base_offset") <= pl.col("last_offset").cum_max().shift()
+    logs = logs.with_columns(differs=~pl.col("same") | overlaps.fill_null(False).over("snapshot", "broker"))
+    differing = logs.filter("differs")
+    # Of the differing batches that begin by the end of each batch, the greatest last offset.
+    number = np.searchsorted(differing["base_offset"].to_numpy(), logs["last_offset"].to_numpy(), "right")
+    reach = np.concatenate([[-1], differing["last_offset"].cum_max().to_numpy()])[number]
+    logs = logs.with_columns(meets=pl.Series(reach) >= pl.col("base_offset"))
+    meets = pl.col("meets")
+    is_beside = (meets.shift() | meets.shift(-1)).over("snapshot", "broker").fill_null(False)
+    groups = logs.filter(meets | is_beside)["group"].unique()
     return marked.with_columns(whole=pl.Series(np.isin(np.arange(len(marked)), groups.to_numpy())))
 
 

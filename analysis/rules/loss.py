@@ -189,9 +189,38 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     the log again and compacted), `hidden` (a poll without a known outcome may have returned it), or
     `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at, last_read, in_final.
     """
+    sends, final, start = _with_reasons(p), p.final, p.log_start
+    proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
+    missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
+    maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
+    # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
+    is_below = (pl.col("offset") < max(start.certain, start.possible)).fill_null(False) & _may_be_deleted_since(p)
+    not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
+    returned = pl.col("maybe_returned")
+    surely_truncated = pl.col("truncated") & ~pl.col("removed") & ~returned
+    lost = (surely_truncated | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
+    if final is None:
+        # A producer that wrote it again gave it another offset. Final reads would show that.
+        suspects = sends.filter(lost | returned)["value"]
+        is_there = pl.col("value").is_in(values_in_leaders_log(p, suspects)["value"].implode())
+        lost, returned = lost & ~is_there, returned & ~is_there
+    unread = pl.col("first_read").is_null() & ~pl.col("legal")
+    too_late = unread & (_is_too_late(final) if final else pl.lit(False))
+    in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
+    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
+    return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
+
+
+def _may_be_deleted_since(p: Partition) -> pl.Expr:
+    """Whether the log start may have moved since a send: where the final reads begin the log may start, for whatever
+    reason.
+    """
+    return p.log_start.may_follow | (pl.col("offset") < (p.final.start if p.final else 0)).fill_null(False)
+
+
+def _with_reasons(p: Partition) -> pl.DataFrame:
+    """The sends with each proof that they are gone, and each reason for which that may be legal (outcomes_of_sends)."""
     sends, final, start = truncated_sends(p), p.final, p.log_start
-    # Where the final reads begin the log may start, for whatever reason.
-    may_follow = start.may_follow | (pl.col("offset") < (final.start if final else 0)).fill_null(False)
     sends = sends.with_columns(
         absent=~pl.col("in_final") & (_is_covered(final) if final else pl.lit(False)),
         replaced=pl.col("other").is_not_null(),
@@ -200,7 +229,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         passed=passed_over(p, sends),
         legal=_legally_gone(p, sends) | sends["removed"],
         not_permitted=~pl.col("in_final") & start.is_not_permitted,
-        maybe_deleted=(pl.col("offset") < start.possible).fill_null(start.possible > 0) & may_follow,
+        maybe_deleted=(pl.col("offset") < start.possible).fill_null(start.possible > 0) & _may_be_deleted_since(p),
         hidden=_is_hidden(p, sends),
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
@@ -209,24 +238,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     # The last log has another value at the offset of a displaced record, so no compaction of it removed that record.
     compacted = pl.lit(may_have_returned(p, sends)) & ~pl.col("displaced")
     returned = truncated & ~pl.col("removed") & (pl.col("maybe_removed") | compacted)
-    sends = sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), truncated=truncated, maybe_returned=returned)
-    proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
-    missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
-    maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
-    # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
-    is_below = (pl.col("offset") < max(start.certain, start.possible)).fill_null(False) & may_follow
-    not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
-    lost = ((truncated & ~pl.col("removed") & ~returned) | not_in_logs | (missed & ~maybe_legal)) & ~pl.col("in_final")
-    if final is None:
-        # A producer that wrote it again gave it another offset. Final reads would show that.
-        suspects = sends.filter(lost | pl.col("maybe_returned"))["value"]
-        is_there = pl.col("value").is_in(values_in_leaders_log(p, suspects)["value"].implode())
-        lost, returned = lost & ~is_there, returned & ~is_there
-    unread = pl.col("first_read").is_null() & ~pl.col("legal")
-    too_late = unread & (_is_too_late(final) if final else pl.lit(False))
-    in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
-    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
-    return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
+    return sends.with_columns(not_in_logs=_is_not_in_logs(p, sends), truncated=truncated, maybe_returned=returned)
 
 
 def _is_displaced(p: Partition) -> pl.Expr:

@@ -209,17 +209,14 @@ class _Late(NamedTuple):
 def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_above: int) -> _Late | None:
     """Sends and end offsets that were invoked after a higher record was known; None if that was an hour before.
 
-    `senders`: the sends without a recorded offset, which are at the offsets where their values were read.
+    For example, a send that was acknowledged at offset 5 is late if offset 7 was read before it was invoked. `senders`:
+    the sends without a recorded offset, which are at the offsets where their values were read.
     """
     size = len(cells.row_of_send)
     ends = marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
     of_end, requested = ends["offset"].to_numpy() - cells.first, ends["invoked"].fill_null(MIN_INT64).to_numpy()
-    known = cells.known.copy()
-    is_above = of_end > 0
-    returned = ends["completed"].fill_null(MAX_INT64).to_numpy()
-    np.minimum.at(known, of_end[is_above] - 1, returned[is_above])
     # By cell: since when a record or an end at or above it was known. The last is that of all higher ranges.
-    since = np.minimum(least_from(known), known_above)
+    since = np.minimum(least_from(_known_with_ends(cells, ends)), known_above)
     unmatched = cells.reads.select("value", cell=pl.Series(cells.cell_of_read)).filter(pl.Series(~cells.is_match))
     possible = senders.filter(pl.col("outcome") != "fail").select("value", "invoked")
     found = unmatched.join(possible, on="value").drop_nulls()
@@ -230,6 +227,15 @@ def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_
     is_late, is_stale = since[cell + 1] < invoked, since[of_end] < requested
     times = np.unique(np.concatenate([invoked[is_late], requested[is_stale]]))
     return _Late(np.unique(cell[is_late]), times.tolist(), bool(is_stale.any()))
+
+
+def _known_with_ends(cells: Cells, ends: pl.DataFrame) -> Ints:
+    """By cell, since when (ns) its record was known: an end offset shows that the record before it was there."""
+    known = cells.known.copy()
+    above = ends.filter(pl.col("offset") > cells.first)
+    before_end = above["offset"].to_numpy() - cells.first - 1
+    np.minimum.at(known, before_end, above["completed"].fill_null(MAX_INT64).to_numpy())
+    return known
 
 
 def _out_of_order(sends: pl.DataFrame, number: int, borders: Borders) -> tuple[Ints, Operations] | None:
