@@ -55,7 +55,7 @@ class AsyncCommitter(GroupConsumer):
     def _retry(self, argument: tuple[int, Positions]) -> None:
         incarnation, (offsets, epochs) = argument
         owned = {partition: offset for partition, offset in offsets.items() if partition in self.assigned}
-        if self.alive and incarnation == self.incarnation and owned and not self._is_lost:
+        if self._is_running(incarnation) and owned and not self._is_lost:
             self._commit(owned, epochs)
 
     def _on_commit(self, response: GroupRequest) -> None:

@@ -69,6 +69,10 @@ class Consumer(Client):
         self._seek_to: int | None = None
         self.under_way: Records = []  # polled, and the application has not handled them yet
 
+    def _is_running(self, incarnation: int | None) -> bool:
+        """Whether the process that scheduled an action still runs; None: the present one."""
+        return self.alive and incarnation in (None, self.incarnation)
+
     def next_op(self) -> int:
         """The number of this process's next operation."""
         self._op += 1
@@ -119,7 +123,7 @@ class Consumer(Client):
     # --- the application
 
     def _begin_poll(self, incarnation: int | None = None) -> None:
-        if not self.alive or self.finished or (incarnation is not None and incarnation != self.incarnation):
+        if self.finished or not self._is_running(incarnation):
             return
         if self._seek_to is not None:
             self._seek(self._seek_to)
@@ -211,7 +215,7 @@ class Consumer(Client):
 
     def _on_handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
-        if not self.alive or incarnation != self.incarnation:
+        if not self._is_running(incarnation):
             return
         self._add_handled(records)
         self._history.handle(self.head(self.next_op()), records)
@@ -259,9 +263,15 @@ class Consumer(Client):
             part = FetchPart(partition, self.position[partition], epoch, self.last_epoch[partition], 0)
             wanted.setdefault(source, []).append(part)
         for source in sorted(wanted):
-            limit, aborted = self.config.fetch_max_batches, {} if self.committed else None
-            content = (-1, limit, wanted[source], aborted, 0, self._max_bytes)
-            self._fetching[source] = self.request_from(FetchRequest, source, self.on_fetched, self.on_closed, *content)
+            self._fetching[source] = self.request_from(
+                FetchRequest,
+                source,
+                self.on_fetched,
+                self.on_closed,
+                *(-1, self.config.fetch_max_batches, wanted[source]),
+                aborted={} if self.committed else None,
+                max_bytes=self._max_bytes,
+            )
 
     def on_fetched(self, request: FetchRequest) -> None:
         """Buffer the records; a poll that waits for them returns."""
@@ -360,7 +370,7 @@ class Consumer(Client):
 
     def _tick(self, incarnation: int) -> None:
         """End polls at their deadline, and give up requests without a response."""
-        if not self.alive or self.finished or incarnation != self.incarnation:
+        if self.finished or not self._is_running(incarnation):
             return
         now = self.loop.now
         self.loop.at(now + TICK, self._tick, incarnation)

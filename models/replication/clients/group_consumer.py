@@ -114,7 +114,7 @@ class GroupConsumer(MemberProcess):
     # --- polls
 
     def _begin_poll(self, incarnation: int | None = None) -> None:
-        if not self.alive or (incarnation is not None and incarnation != self.incarnation):
+        if not self._is_running(incarnation):
             return
         self._last_poll = self.loop.now
         if self._is_lost:
@@ -324,7 +324,7 @@ class GroupConsumer(MemberProcess):
     def _tick(self, incarnation: int) -> None:
         """Heartbeat, repeat requests without a response, and leave the group if the application does not poll."""
         super()._tick(incarnation)
-        if not self.alive or incarnation != self.incarnation:
+        if not self._is_running(incarnation):
             return
         now, config = self.loop.now, self.config
         if config.added_partitions and now >= self._metadata.updated_at + config.metadata_age:

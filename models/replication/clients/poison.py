@@ -26,7 +26,7 @@ class PoisonedConsumer(GroupConsumer):
 
     def _on_handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
-        if not self.alive or incarnation != self.incarnation:
+        if not self._is_running(incarnation):
             return
         before: Records = []
         for number, (partition, batch) in enumerate(records):

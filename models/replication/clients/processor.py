@@ -68,7 +68,7 @@ class Processor(GroupConsumer):
         self.loop.at(self.loop.now + self.config.handle_time, self._process, self.incarnation)
 
     def _process(self, incarnation: int) -> None:
-        if not self.alive or incarnation != self.incarnation:
+        if not self._is_running(incarnation):
             return
         assert self._output is not None
         copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
