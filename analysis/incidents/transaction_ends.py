@@ -88,19 +88,20 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         return None
     producer = record["producer_id"]
     markers = _markers(p).filter(producer_id=producer).sort("marker")
-    ending = _first_row(markers.filter(pl.col("marker") > offset))
+    earlier, later = markers.filter(pl.col("marker") < offset), markers.filter(pl.col("marker") > offset)
+    ending = _first_row(later)
     is_before_end = pl.lit(True) if ending is None else pl.col("offset") < ending["marker"]
     is_of_part = (pl.col("offset") == offset) | ((pl.col("offset") > offset) & pl.col("value").is_in(values))
     mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
     process, decision, older = _transaction_of_value(p, producer, record["value"])
     own = repeated = emptied = None
     if process is not None and ending is None and producer not in _transactions(p)["producer_id"]:
-        emptied = _emptied_state(p, process, record, markers.filter(pl.col("marker") < offset))
+        emptied = _emptied_state(p, process, record, earlier)
     if decision is not None and decision["marker"] is not None:
         own = _first_row(markers.filter(marker=decision["marker"]))
     if ending is not None:
-        is_alike = {name: ending[name] for name in ("outcome", "marker_epoch")}
-        repeated = _first_row(markers.filter(pl.col("marker") < offset, **is_alike).tail(1))
+        same = earlier.filter(outcome=ending["outcome"], marker_epoch=ending["marker_epoch"])
+        repeated = _first_row(same.tail(1))
     return TransactionPart(
         p.topic,
         p.partition,
