@@ -317,9 +317,9 @@ def _without_clients(verdict: dict[str, Any]) -> str:
     removals = [one.event or one.sentence for one in causes if not is_election(one)]
     elected = len(causes) - len(removals)
     more = ", …" if len(removals) > 1 else ""
-    events = (
-        [f"{plural(len(removals), 'truncation')} removed records for good ({removals[0]}{more})"] if removals else []
-    )
+    # A truncation removed them, or a leader lacked them, as after the loss of its disk.
+    places = plural(len(removals), "place")
+    events = [f"records were removed for good in {places} ({removals[0]}{more})"] if removals else []
     events += [f"{plural(elected, 'unclean election')} may have lost records"] if elected else []
     also = f", but {' and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"

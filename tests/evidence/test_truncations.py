@@ -59,7 +59,7 @@ def test_truncations_name_the_records_that_they_removed_for_good(
     assert found["verdict"] == "unknown"
     sentences = [cause["says"] for cause in found["causes"]]
     assert {text.partition(" truncated ")[2].partition(";")[0] for text in sentences} == removed
-    assert ("removed records for good" in found["report"]) == bool(removed)
+    assert ("records were removed for good" in found["report"]) == bool(removed)
     # The chain of a known cause has the time.
     dated = [re.search(r"; truncated at 2026-11-21 [\d:.]{12}Z$", text) is not None for text in sentences]
     assert dated == [cause["cause"] == "unknown" for cause in found["causes"]]
@@ -183,10 +183,10 @@ def test_records_are_gone_from_where_an_epoch_began_before_compaction() -> None:
         (
             "unclean-election-a",
             ["1", "2", "3", "100"],
-            "but 2 truncations removed records for good (broker",
+            "but records were removed for good in 2 places (broker",
         ),
         ("unclean-election-a", ["2", "3", "100"], "but 2 unclean elections may have lost records."),
-        ("leader-kill-a", ["2", "3", "100"], "but 1 truncation removed records for good (broker"),
+        ("leader-kill-a", ["2", "3", "100"], "but records were removed for good in 1 place (broker"),
     ],
 )
 def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
