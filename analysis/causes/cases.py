@@ -145,6 +145,8 @@ class Lost(TopicPartition):
     written: int | None = None  # ns at which they had been written, if no acknowledgement is known
     replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
+    earlier: tuple[tuple[str, int], ...] = ()  # other records acknowledged at the first lost offset before: value, ns
+    epoch: int | None = None  # their leader epoch, if a truncation shows it
     committed: FirstAndLast | None = None  # the ends of their transactions, if any
 
     @property
@@ -189,6 +191,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
     earliest_ack = pl.when(pl.col("txn").fill_null(False)).then("invoked").otherwise("completed")
     is_other = pl.col("acknowledged") & (pl.col("offset") == first) & ~pl.col("value").is_in(finding.values)
     later = sends.filter(is_other & (earliest_ack > last_acked)).sort("completed")
+    earlier = sends.filter(is_other & (pl.col("completed") < first_acked)).select("value", "completed")
     return Lost(
         str(finding.topic),
         int(finding.partition or 0),
@@ -204,6 +207,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
         read=int(gone["read"].sum()) if gone["read"].null_count() == 0 else None,
         replaced=later["completed"][0] if later.height else None,
         replaced_place=later["place"][0] if later.height else None,
+        earlier=tuple(earlier.sort("completed").rows()),
         committed=(gone["completed"][0], gone["completed"][-1]) if gone["txn"].any() else None,
     )
 
@@ -283,6 +287,7 @@ class Regression(GroupPartition):
     higher: Event
     lower: Event | None  # None: only the brokers' final copies have the lower offset
     copies: pl.DataFrame  # the group's rows of GROUPS about this partition in these copies, with `dated` (ns)
+    is_automatic: bool = False  # whether `higher` is an automatic commit, recorded some time after it happened
 
     @property
     def committed(self) -> Fact:

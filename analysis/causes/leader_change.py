@@ -93,6 +93,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
     if old is not None and began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
+    then = old.epoch if old is not None and now is not None and now < old.epoch else then
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (terms := _replaced_in_term(timeline, old, lost, then, now)):

@@ -134,9 +134,13 @@ def _dead_before(timeline: Timeline, at: int) -> set[str]:
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
-    """The last ISR reported by a time, including brokers that had died; empty if not recorded."""
+    """The last ISR reported by a time, including brokers that had died; empty if not recorded.
+
+    A partition without a leader may have an empty ISR (KIP-966). Then it is the ISR before: the brokers that may still
+    acknowledge until they hear of it, and the last that had all committed records.
+    """
     known = [] if at is None else timeline.isr_between(until=at)
-    return known[-1].isr if known else frozenset()
+    return next((report.isr for report in reversed(known) if report.isr), frozenset())
 
 
 def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | None:
@@ -236,7 +240,8 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     """
     if not is_committed(lost) or lost.first_acked is None or lost.last_acked is None:
         return []
-    reported = timeline.isr_between(until=lost.last_acked)[-1:]
+    # An empty ISR acknowledges nothing: the leader that did had not heard of it.
+    reported = [report for report in timeline.isr_between(until=lost.last_acked) if report.isr][-1:]
     if not any(broker in isr for _, isr, _ in reported):
         return []
     # The ISR keeps a dead broker until its session ends.

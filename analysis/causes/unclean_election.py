@@ -36,7 +36,7 @@ from .replica_history import (
     truncations,
 )
 from .surviving_records import missing_if_failed_together, still_had_records
-from .writing_term import missing_if_just_elected
+from .writing_term import epoch_at_offset, missing_if_just_elected
 
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
@@ -65,7 +65,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
         return needs(_missing_of_electable(timeline, new, electable))
-    had = had_records(timeline, new.leader, lost) or was_above(timeline, new.leader, lost)
+    # Records that are older than the lost ones show that a long log never had these.
+    now = epoch_at_offset(timeline, lost)
+    has_older = now is not None and change.old is not None and now < change.old.epoch
+    had = had_records(timeline, new.leader, lost) or (was_above(timeline, new.leader, lost) and not has_older)
     once_had = change.old_leader == new.leader or had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in in_sync):

@@ -12,7 +12,9 @@ from .replica_history import had_records, is_dead, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of the lost records, if a snapshot or a losing replica still holds one."""
+    """The leader epoch of the lost records, if a truncation shows it, or a snapshot or a losing replica has one."""
+    if lost.epoch is not None:
+        return lost.epoch
     held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
     epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
@@ -32,10 +34,13 @@ def epoch_at_offset(timeline: Timeline, lost: Lost) -> int | None:
 def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | None) -> Term | None:
     """The term of `led` that wrote the first lost record, by its acknowledgement; None if it is not certain.
 
-    now: the epoch of the record that is at the offset now. A leader that goes on in a new epoch wrote what is at or
-    above its start in that epoch, also if the client sent it before.
+    now: the epoch of the record that is at the offset now. It is older if that record's leader never had the lost ones:
+    it was dead when they were acknowledged, or had the other record all the time. A leader that goes on in a new epoch
+    wrote what is at or above its start in that epoch, also if the client sent it before.
     """
     term = _term_at(led, lost.first_acked or lost.written, now)
+    if newer := _newer_term(timeline, led, term, lost, now):
+        term, now = newer, None
     if term is None:
         return None
     later = [t for t in led if t.epoch > term.epoch and (now is None or t.epoch < now)]
@@ -128,6 +133,39 @@ def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
     # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
     first = [t for t in led if t.epoch == 0]
     return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
+
+
+def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lost, now: int | None) -> Term | None:
+    """The term after epoch `now` that acknowledged the lost records, if the leader of `term` cannot have; else None.
+
+    All other leaders of these terms must have been dead.
+    """
+    if term is None or now is None or lost.first_acked is None or lost.last_acked is None:
+        return None
+    since, until = (
+        lost.first_acked - SECOND,
+        lost.last_acked,
+    )  # an acknowledgement has reached the client a second later
+    newer = [t for t in led if t.epoch > now and t.time is not None and t.time <= lost.first_acked]
+    if not newer or newer[-1].has_conflict:
+        return None
+    begun = [t for t in led if t.time is None or t.time <= until]
+    others = {t.leader or "" for t in begun} - {newer[-1].leader}
+    held = {term.leader} if _held_another(timeline, term, lost) else set()
+    are_dead = all(is_dead(timeline, other, since, until, without_fences=True) for other in others - held)
+    return newer[-1] if are_dead and term.leader in others else None
+
+
+def _held_another(timeline: Timeline, term: Term, lost: Lost) -> bool:
+    """Whether the leader of a term had another record at the first lost offset all the time, and has it now.
+
+    That record was acknowledged before the lost ones, and the broker did not start again in between.
+    """
+    now = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
+    times = [time for value, time in lost.earlier if value in now]
+    starts = [time for time, _ in (*timeline.starts_of(term.leader), *timeline.dated_ends(term.leader, "loaded"))]
+    until = lost.last_acked or 0
+    return bool(times and starts) and not any(times[0] < time <= until for time in starts)
 
 
 def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:

@@ -55,7 +55,8 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
     for (first, end), alike in sorted(_cuts(timeline, started).items(), key=lambda cut: cut[0][0] - cut[0][1]):
         written = _written(timeline, first, end - 1, alike[0])
         acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
-        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written)
+        epoch = _replaced_by_older(timeline, alike[0], end).get(first)
+        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written, epoch=epoch)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         found, time = explain_loss(timeline, lost), alike[0].time
@@ -190,9 +191,29 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
         for time, end in before:
             held_ms = None if started is None else started + time // MS
             later = _starts_after(timeline, cut.broker, time)
-            if (first := first_removed(timeline.replica_logs, cut.end, end, held_ms, later)) is not None:
-                cuts.setdefault((first, end), []).append(cut)
+            removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
+            firsts = [*([] if removed is None else [removed]), *_replaced_by_older(timeline, cut, end)]
+            if firsts:
+                cuts.setdefault((min(firsts), end), []).append(cut)
     return cuts
+
+
+def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, int]:
+    """The truncated offsets at which epochs began that the broker led, if older records are there now -> the epoch.
+
+    An unclean election of a broker that never had them brings such records back.
+    """
+    logs = timeline.replica_logs
+    last = logs.batches.filter(logs.is_of_leader)
+    terms = [t for t in timeline.terms.values() if t.leader == cut.broker and not t.has_conflict]
+    until = cut.time or 0
+    led = [(t.start, t.epoch) for t in terms if t.time is not None and t.time <= until and t.start is not None]
+    within = {start: epoch for start, epoch in led if cut.end <= start < end}
+    has_offset = [(pl.col("base_offset") <= start) & (pl.col("last_offset") >= start) for start in within]
+    older = [
+        last.filter(at, pl.col("leader_epoch") < epoch) for at, epoch in zip(has_offset, within.values(), strict=True)
+    ]
+    return {start: epoch for (start, epoch), rows in zip(within.items(), older, strict=True) if len(rows)}
 
 
 def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:

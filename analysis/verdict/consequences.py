@@ -240,7 +240,11 @@ def _losses_of(finding: Finding, losses: _ByOffset, lost_by_value: dict[str, Fin
     follows = RULES[finding.rule].follows
     if follows == "value":
         loss = lost_by_value.get(finding.values[0]) if finding.values else None
-        return [loss] if loss else []
+        if loss or RULES[finding.rule].group != "order":
+            return [loss] if loss else []
+        # The first value is the witness of the order. If all others were lost, the order went with them.
+        others = [lost_by_value.get(value) for value in finding.values[1:]]
+        return [*{one.id: one for one in others if one}.values()] if all(others) else []
     if follows == "offset":
         return losses.overlapping(finding)
     return []

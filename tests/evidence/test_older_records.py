@@ -1,0 +1,99 @@
+"""Older records that a second unclean election brings back: the lost ones are those of the epoch in between.
+
+As in a recorded run: broker 2 was elected uncleanly without the tail of broker 1, acknowledged other records at those
+offsets, and was shut down in order. Broker 1 started first, and was elected uncleanly with its own tail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.leader_change import find_leader_change
+from logjudge.analysis.causes.replica_history import isr_at
+from logjudge.analysis.incidents.truncations import explain_truncations
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import READS, SENDS
+from notation import judge
+
+from .replica_texts import epochs, logs
+from .timelines import CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
+
+FRAMES = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+ELECTED_1 = {"leader": 1, "isr": [1], "leaderRecoveryState": 1}
+ELECTED_2 = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+LEADERLESS = {"leader": -1, "isr": [], "eligibleLeaderReplicas": [2]}
+TABLES = {**logs("1: 0a 1x\n2: 0a 1x"), "epochs": epochs(("1", 0, 0), ("1", 3, 2))}
+CUT_LATER = (server_log("1", (13, LOADED % 2)), server_log("2", (16, LOADED % 2), (17, CUT % 1)))
+
+
+def returned(*faults, events=CUT_LATER):
+    meta = metadata((4, {"isr": [1]}), (8, ELECTED_2), (11, LEADERLESS), (14, ELECTED_1))
+    tables = {**TABLES, "epochs": epochs(("1", 0, 0), ("2", 1, 1), ("1", 3, 2))}
+    return timeline(tables, meta=meta, events=events, leader="1", faults=faults)
+
+
+KILLED = (fault("kill", "1", 6), fault("restart", "1", 12))
+
+
+@pytest.mark.parametrize(
+    ("faults", "earlier", "started", "cause"),
+    [
+        (KILLED, (), (), "unclean-election"),
+        ((), (("x", 3 * SECOND),), (), "unclean-election"),  # it had the older record all the time
+        ((), (("x", 3 * SECOND),), (5,), "unknown"),  # but it may have lost it for a while
+        ((), (("z", 3 * SECOND),), (), "unknown"),  # that record is not there now
+        ((), (), (), "unknown"),
+    ],
+)
+def test_a_second_unclean_election_loses_what_was_written_after_the_first(faults, earlier, started, cause):
+    starts = server_log("1", *((at, LOADED % 2) for at in (*started, 13)))
+    held = returned(*faults, events=(starts, CUT_LATER[1]))
+    of_2 = replace(lost(at=10), earlier=earlier)
+    found = explain_loss(held, of_2)
+    assert found.cause == cause, found
+    if cause != "unknown":
+        change = find_leader_change(held, of_2)
+        assert (change.old_leader, change.new_leader) == ("2", "1")
+        assert any(fact.kind == "truncated" and fact.broker == "2" for fact in found.chain)
+
+
+def test_a_leader_acknowledges_until_it_hears_that_the_isr_is_empty():
+    """The controller noted the shutdown at 11 s, and the last acknowledgement reached the client at 12 s."""
+    held = returned(fault("kill", "1", 6), fault("restart", "1", 13))
+    assert isr_at(held, 12 * SECOND) == {"2"}
+    assert explain_loss(held, lost(at=12)).cause == "unclean-election"
+
+
+def test_without_clients_the_truncation_of_the_epoch_in_between_is_shown():
+    held = returned()
+    partition = Partition("orders", 0, Settings(), *FRAMES, replica_logs=held.replica_logs, timeline=held)
+    (cut,) = [one for one in explain_truncations(partition) if one.truncated is not None]
+    assert (cut.event, cut.cause) == ("broker 2 truncated offset 1 of orders-0", "unclean-election")
+
+
+def test_a_truncation_to_what_its_broker_fetches_again_removes_nothing():
+    """Broker 2 led from offset 2 and wrote nothing."""
+    tables = {**TABLES, "epochs": epochs(("1", 0, 0), ("2", 1, 2), ("1", 3, 2))}
+    meta = metadata((4, {"isr": [1]}), (8, ELECTED_2), (11, LEADERLESS), (14, ELECTED_1))
+    held = timeline(tables, meta=meta, events=CUT_LATER, leader="1")
+    partition = Partition("orders", 0, Settings(), *FRAMES, replica_logs=held.replica_logs, timeline=held)
+    assert not [one for one in explain_truncations(partition) if one.truncated is not None]
+
+
+@pytest.mark.parametrize(
+    ("history", "rule", "is_related"),
+    [
+        ("p:a@0 p:b@2 q:z@1 p:c@1 c:<a@0,c@1 final:<a@0,z@1,b@2", "nonmonotonic-send", True),  # c is lost, b is not
+        ("p:a@0 p:b@2 q:z@1 p:c@1 final:<a@0,c@1,b@2", "nonmonotonic-send", False),  # only z is lost
+        ("q:z@1 p:b@2 p:c@1 c:<c@1 final:<z@1,b@2", "realtime-order", True),
+        ("q:z@1 p:b@2 p:a@0 p:c@1 c:<c@1 final:<a@0,z@1,b@2", "realtime-order", False),  # a is not lost
+    ],
+)
+def test_an_order_of_which_all_later_appends_were_lost_follows_from_their_loss(history, rule, is_related, tmp_path):
+    run = judge(f"{{final=true}} {history}", tmp_path)
+    found = [one for one in run.of(rule) if "c" in one["values"]]
+    assert [bool(one["related"]) for one in found] == [is_related]
