@@ -5,13 +5,16 @@ is sent again, a commit after its partition went to another member, or a slower 
 member that starts there reads records again.
 
 Needs: the higher commit, and the member's polls: after the higher commit it polled no record from the lower offset on
-or just below it.
+or just below it. An automatic commit happens some time before its callback, at the earliest when its member first
+polled the record below it: the polls since then count.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from ...histories.tables import MIN_INT64
+from ..extremes import least
 from ..timelines.facts import ordered
 from .cases import NOT_THE_CASE, Attempt, Regression, needs
 
@@ -32,7 +35,7 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
     first, end = lower["first_offset"] - 1, regression.offset
     own = events.filter(pl.col("time") <= lower["time"], f="poll", process=lower["process"])
     own = own.filter(pl.col("last_offset") >= first, pl.col("first_offset") < end)
-    again = own.filter(pl.col("time") > higher["time"])
+    again = own.filter(pl.col("time") > _earliest_time(events, regression))
     if len(again):
         return needs(f"why {lower['process']} read {regression.name} again below offset {end}")
     polls = own.filter(pl.col("first_offset") <= first, pl.col("last_offset") >= first)
@@ -44,3 +47,12 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
         facts.append(regression.fact({**poll, "first_offset": first}, "polled", text))
     facts.append(regression.committed_fact(lower, " without reading from there"))
     return Attempt(True, ordered(facts), PREVENTED_BY)
+
+
+def _earliest_time(events: pl.DataFrame, regression: Regression) -> int:
+    """The earliest time (ns) at which the higher commit may have happened."""
+    higher, end = regression.higher, regression.offset
+    if not regression.is_automatic:
+        return int(higher["time"])
+    polls = events.filter(pl.col("first_offset") < end, pl.col("last_offset") >= end - 1, f="poll")
+    return int(least(polls.filter(process=higher["process"])["time"], MIN_INT64))

@@ -57,7 +57,9 @@ def explain_regression(p: Partition, finding: Finding) -> Explanation | None:
     if higher is None:
         return None
     offset, copies = finding.last_offset + 1, _commits_in_copies(p, group)
-    return causes.explain_regression(events, Regression(p.topic, p.partition, group, offset, higher, lower, copies))
+    is_automatic = bool(p.marks.filter("auto", at=higher["place"], kind="commit").height)
+    regression = Regression(p.topic, p.partition, group, offset, higher, lower, copies, is_automatic)
+    return causes.explain_regression(events, regression)
 
 
 def _commits_in_copies(p: Partition, group: str) -> pl.DataFrame:

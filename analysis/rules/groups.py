@@ -235,9 +235,10 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     """Commits below an earlier one of the group, if no member moved back by seek or assign in between.
 
     Breach: A later commit of the group is below an earlier one. The offset that the group assigns proves a commit, too.
-    After a truncation it follows from the loss. Or a commit succeeded, and all copies of __consumer_offsets at the end
-    have only an older and lower one. A note: two committed transactions of the group polled a record and committed an
-    offset behind it, so the application processed it twice.
+    After a truncation it follows from the loss, also if the earlier one is automatic and its callback came later. Or a
+    commit succeeded, and all copies of __consumer_offsets at the end have only an older and lower one. A note: two
+    committed transactions of the group polled a record and committed an offset behind it, so the application processed
+    it twice.
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
@@ -293,7 +294,7 @@ def _went_back(p: Partition, group: Group, row: Row) -> str:
 def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
     """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
     previous = commits.sort("completed", "at", "index").select(
-        pl.col("offset", "invoked", "completed", "at", "process", "kind", "txn").name.prefix("previous_")
+        pl.col("offset", "invoked", "completed", "at", "process", "kind", "txn", "auto").name.prefix("previous_")
     )
     return latest_before(with_begin(commits), previous, "previous_completed").sort("completed", "at", "index")
 

@@ -59,16 +59,27 @@ def truncated_meanwhile(p: Partition, group: Group, row: Mapping[str, Any]) -> l
     """The first lost record of a truncation that took a group back between two commits; empty without one.
 
     A member read another record at its offset. Or the log was cut below the earlier commit, so that the client's
-    position was beyond the log's end, and a member read again what is below the later commit.
+    position was beyond the log's end, and a member read again what is below the later commit. An automatic commit
+    happened some time before its callback: if the earlier one is automatic, a member may have read the other record
+    before that, and a record between the two commits must be lost.
     """
     since, until = row["previous_completed"], row["completed"]
     again = p.reads.filter(group.is_member, pl.col("completed").is_between(since, until))
     lost = p.entries.filter(is_gone(p)).select("offset", "value")
-    both = lost.join(again.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
+    both = _replaced(lost, again)
+    if not len(both) and row["previous_auto"]:
+        below = lost.filter(pl.col("offset") < row["previous_offset"])
+        if (below["offset"] >= row["offset"]).any():
+            both = _replaced(below, p.reads.filter(group.is_member, pl.col("completed") <= until))
     if not len(both) and (again["offset"] < row["offset"]).any():
         is_cut_meanwhile = pl.min_horizontal("other_known", "later_end_done").is_between(since, until)
         both = gone_sends(p).filter(pl.col("offset") < row["previous_offset"], is_cut_meanwhile)
     return both.sort("offset")["value"].head(1).to_list()
+
+
+def _replaced(lost: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
+    """The lost records (offset, value) at whose offsets other records were read."""
+    return lost.join(reads.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
 
 
 def compaction_reason(p: Partition, group: Group, offsets: Offsets) -> str:
