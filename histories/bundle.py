@@ -39,6 +39,7 @@ LOG_ENDINGS = (".log", ".txt")  # endings of histories, and of brokers' logs
 # The first line has a process and a function, as each operation on an object has.
 _IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
 _HISTORY_NAMES = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
+_BUNDLE_FILES = ("run.json", "truth.json")
 LARGE_BYTES = 256 << 20  # of all segments of a run; LOGJUDGE_LARGE_BYTES overrides it
 
 
@@ -64,6 +65,7 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
+    unread: tuple[str, ...] = ()  # texts of no known format beside brokers' files without a history
 
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
@@ -138,7 +140,8 @@ def _open_run(
         config = {"started_at": SINCE_1970, **config}
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
-    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
+    unread = _unread_texts(path, evidence) if (path / "brokers").is_dir() and not files else ()
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty), unread=unread)
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
 
@@ -163,6 +166,13 @@ def _histories_beside_brokers(folder: Path, taken: set[Path]) -> list[Path]:
     """The histories under names of their own in a folder to which `logjudge collect` has added brokers' files."""
     others = sorted(file for file in folder.iterdir() if file.is_file() and file not in taken)
     return [file for file in others if _looks_like_history(file.name) and _is_log_history(head_of(file))]
+
+
+def _unread_texts(folder: Path, evidence: tuple[Part, ...]) -> tuple[str, ...]:
+    """The names of texts beside brokers/ that may be of clients, such as a console consumer's output."""
+    taken = {part.path for part in evidence}
+    others = sorted(file.name for file in folder.iterdir() if file.is_file() and file not in taken)
+    return tuple(name for name in others if _looks_like_history(name) and name not in _BUNDLE_FILES)
 
 
 def _check_encoding(path: Path) -> None:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from ...histories.errors import shortened
 from ...histories.settings import ROLES, Settings
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
@@ -158,6 +159,14 @@ def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
     ]
 
 
+def _no_clients(results: Results) -> str:
+    """That no client is recorded, and which texts beside the brokers' files may be of clients."""
+    if not (unread := results.run.unread):
+        return NO_CLIENTS
+    names = some([shortened(name) for name in unread])
+    return f"{NO_CLIENTS}; {names} {'is' if len(unread) == 1 else 'are'} of no known format, and not read"
+
+
 def _is_deleted(summary: dict[str, Any]) -> bool:
     generation = summary["topic_generation"]
     return generation is not None and generation["deleted"] is not None
@@ -168,7 +177,7 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     if results.counts.get("operations") or not results.run.evidence:
         yield from _about_clients(results)
     else:  # no client is recorded, so the assumptions about clients do not apply
-        yield assumption("clients recorded", False, NO_CLIENTS, ())
+        yield assumption("clients recorded", False, _no_clients(results), ())
         if results.left_out:
             yield _well_formed(results)
     yield from _deleted_topics(results)

@@ -267,3 +267,19 @@ def test_collect_keeps_leftover_folders_apart(unpacked: Callable[..., Path], tmp
         assert sum(f"of {meaning}, which `check` does not judge" in line for line in done.logs) == 1
     only = collect(sources_of([f"1={disk}"]), tmp_path / "other", topics=["payments"])
     assert not list((only.target / "brokers").rglob("*.log"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_named"),
+    [
+        ("consumer.txt", "p0-0\np0-1\n", True),  # what a console consumer prints
+        ("consumer.md", "p0-0\n", False),
+        ("truth.json", "{}", False),
+        ("producer.log", '{"timestamp":1,"name":"startup_complete"}\n', False),  # a history without operations
+    ],
+)
+def test_a_text_beside_the_brokers_that_is_no_history_is_named(unpacked, tmp_path, name, text, is_named):
+    broker(unpacked, "brokers/1", tmp_path, "1")
+    (tmp_path / name).write_text(text)
+    (clients,) = [one for one in verdict(tmp_path)[0]["assumptions"] if one["name"] == "clients recorded"]
+    assert (f"; {name} is of no known format, and not read" in clients["says"]) == is_named
