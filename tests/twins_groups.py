@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from twin_events import Op, Read, is_gone, places, reads_of
+from twin_events import FOREVER, Op, Read, is_gone, places, reads_of
 from twins import Breach, Twin
 
 
@@ -100,11 +100,26 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         if offset in in_doubt or any((offset, value) in elsewhere for value in (*held[offset], None)):
             continue
         if first <= offset < last:
-            yield ("consumer-loss", "violation", offset, name)
+            sent = [send.begun for send in twin.sends if send.value in held[offset] - lost and send.offset == offset]
+            has_left = bool(sent) and min(sent) > _ended(twin, members)
+            yield ("consumer-loss", "note" if has_left else "violation", offset, name)
         elif offset < first and reset:
             written = [send.done for send in twin.sends if send.value in held[offset]]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _ended(twin: Twin, members: list[str]) -> int:
+    """When the last member had left or crashed; FOREVER if one has not."""
+    kinds = ("assign", "seek", "commit", "handle", "subscribe", "crash", "end_offsets", "txn")
+    ends = []
+    for member in members:
+        own = [op for op in twin.ops if op.process == member and op.f in kinds]
+        own = [op for op in own if not op.event.get("revoked") or not op.event["offsets"] or _here(op)]
+        if own:
+            last = max(own, key=lambda op: op.done)
+            ends.append(last.done if last.f == "crash" or last.event.get("revoked") else FOREVER)
+    return max(ends, default=FOREVER)
 
 
 def _handled_in_doubt(twin: Twin, members: list[str], polls: list[tuple[Op, Read]]) -> Iterator[int]:

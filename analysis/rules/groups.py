@@ -30,7 +30,7 @@ from .group_commits import (
     lost_commits,
     with_begin,
 )
-from .passed_records import compaction_reason, existing_for_group, is_gone, truncated_meanwhile
+from .passed_records import compaction_reason, existing_for_group, is_gone, sent_after_the_end, truncated_meanwhile
 from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 
@@ -49,7 +49,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
 
     Breach: A record is below the group's last committed offset, and no member handled it by the end of the run. The
     offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record is below the
-    group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too.
+    group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too. It is
+    a note if all members had left or crashed before it was sent: no member has skipped it yet.
     Not a breach: Without handle events a poll counts as handling, and a transaction handles what it polls and commits.
     A transaction of unknown outcome handled what members had polled, if the group then assigns the offset that it
     commits. A member handled the value at another offset. Where a seek or a committed offset chose the first position,
@@ -97,7 +98,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         if is_only_stored.any() and (silent := _unrecorded_members(p, group)):
             yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
             claimed = claimed[~is_only_stored]
-        yield from _claimed_findings(p, group, commits, claimed, handled_offsets)
+        ahead = np.isin(claimed, sent_after_the_end(p, group, claimed))
+        for severity, part in (("violation", claimed[~ahead]), ("note", claimed[ahead])):
+            yield from _claimed_findings(p, group, commits, part, handled_offsets, severity)
         if is_reset:
             yield from _skipped_findings(p, group, skipped, handled_offsets)
 
@@ -141,7 +144,7 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[i
 
 
 def _claimed_findings(
-    p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets
+    p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets, severity: str
 ) -> Iterator[Result]:
     """Records below a committed offset that no member handled, in runs without a handled one."""
     for run in _runs(missed, handled):
@@ -163,8 +166,9 @@ def _claimed_findings(
             run,
             f"{group} committed {p.name}@{row['offset']} {when} {seconds(row['completed'])}, but no member"
             f" handled {definite(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
-            + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later"),
-            "violation",
+            + ("" if len(since) else f", {'which was' if len(run) == 1 else 'which were'} sent later")
+            + (f"; {group} has had no member since" if severity == "note" else ""),
+            severity,
             proof,
         )
 

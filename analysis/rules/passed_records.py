@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Mask
-from ..extremes import least
+from ..extremes import greatest, least
 from ..partitions.absences import (
     Existing,
     existing_committed,
@@ -80,6 +80,25 @@ def truncated_meanwhile(p: Partition, group: Group, row: Mapping[str, Any]) -> l
 def _replaced(lost: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
     """The lost records (offset, value) at whose offsets other records were read."""
     return lost.join(reads.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
+
+
+def sent_after_the_end(p: Partition, group: Group, offsets: Offsets) -> Offsets:
+    """The offsets whose records were sent after all members of a group had left, or crashed, without a return."""
+    if not len(offsets):
+        return offsets
+    moves = p.marks.filter(group.is_member).select("process", "completed", "at", "kind")
+    is_of_others = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") != "0")
+    context = p.context.filter(group.is_member, pl.col("kind").is_in(["assign", "subscribe", "revoke", "crash"]))
+    context = context.filter(~is_of_others)
+    events = pl.concat([moves, context.select("process", "completed", "at", "kind")]).sort("completed", "at")
+    last = events.group_by("process").last()
+    if not len(last) or not last["kind"].is_in(["revoke", "crash"]).all():
+        return offsets[:0]
+    sends = p.sends.filter(
+        pl.col("outcome") != "fail", ~is_gone(p), pl.col("offset").is_in(pl.Series(offsets).implode())
+    )
+    first = sends.group_by("offset").agg(pl.col("invoked").min())
+    return first.filter(pl.col("invoked") > greatest(last["completed"], MIN_INT64))["offset"].to_numpy()
 
 
 def compaction_reason(p: Partition, group: Group, offsets: Offsets) -> str:
