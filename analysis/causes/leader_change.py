@@ -341,9 +341,8 @@ def _final_end_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     others = any(term.leader != broker and term.epoch > new.epoch for term in timeline.terms.values())
     kinds = ("truncated", "corruption", "loaded", "followed")
     changed = any(end.time is None or end.time > since for end in timeline.ends_of(broker, *kinds))
-    deleted = any(fact.kind == "topic-deleted" for fact in timeline.topic_changes)
     damaged = logs.damage.filter(is_of_copy(FINAL, broker)).height > 0
-    if others or changed or deleted or damaged or may_have_lost_tail(timeline, broker, since, None):
+    if others or changed or timeline.was_deleted or damaged or may_have_lost_tail(timeline, broker, since, None):
         return []
     ends = [end for end in timeline.ends_of(broker, "snapshot") if end.snapshot == FINAL]
     return [end.fact for end in ends if end.end <= lost.first]

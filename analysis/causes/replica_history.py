@@ -347,8 +347,8 @@ def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     led = [term for term in terms if term.leader is not None]
     if lost.first_acked is None or lost.last_acked is None:
         return None
-    if any(fact.kind == "topic-deleted" for fact in timeline.topic_changes):
-        return None  # another topic of this name counts its epochs from 0 again
+    if timeline.was_deleted:
+        return None
     for old, new in pairwise(led):
         if old.time is None or new.time is None or not old.time <= lost.first_acked <= lost.last_acked < new.time:
             continue

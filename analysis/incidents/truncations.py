@@ -50,13 +50,11 @@ def explain_truncations(p: Partition) -> list[Explained]:
 
 
 def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
-    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
     # The longest first, as an incident of several is named by its first.
     for (first, end), alike in sorted(_cuts(timeline, started).items(), key=lambda cut: cut[0][0] - cut[0][1]):
         written = _written(timeline, first, end - 1, alike[0])
-        acks = frozenset({"all"} if topic.startswith("__") else ())  # brokers write their own topics with acks=all
         epoch = _replaced_by_older(timeline, alike[0], end).get(first)
-        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=written, epoch=epoch)
+        lost = _lost_records(timeline, first, end, written, epoch)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         found, time = explain_loss(timeline, lost), alike[0].time
@@ -64,7 +62,7 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         is_undated = found.is_known or started is None or time is None
         when = "" if is_undated else f"; truncated at {utc_text((started or 0) + (time or 0) // MS)}"
         text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded{when}"
-        truncated = OffsetRange(topic, partition, first, end - 1)
+        truncated = OffsetRange(lost.topic, lost.partition, first, end - 1)
         yield Explained(**vars(found), sentence=text, event=event, truncated=truncated)
 
 
@@ -73,21 +71,26 @@ def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator
 
     The log of the earlier leader ended at that start. None where the ranges of truncations overlap.
     """
-    topic, partition = timeline.replica_logs.topic, timeline.replica_logs.partition
-    if any(fact.kind == "topic-deleted" for fact in timeline.topic_changes):
-        return  # another topic of this name begins at offset 0 again
+    if timeline.was_deleted:
+        return
     known = [t for t in timeline.terms.values() if t.leader and t.start_facts and t.start is not None]
     for before, term in pairwise(t for t in known if not t.has_conflict):
         first, end = term.start or 0, before.start or 0
-        lacked = OffsetRange(topic, partition, first, end - 1)
+        lost = _lost_records(timeline, first, end, before.time)
+        lacked = OffsetRange(lost.topic, lost.partition, first, end - 1)
         if first >= end or any(lacked.overlaps(one) for one in truncated):
             continue
-        acks = frozenset({"all"} if topic.startswith("__") else ())
-        lost = Lost(topic, partition, first, end - 1, end - first, acks, written=before.time)
         event = f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}"
         event += f", below offset {end}, where epoch {before.epoch} had begun"
         text = f"{event}; no acknowledgements are recorded"
         yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
+
+
+def _lost_records(timeline: Timeline, first: int, end: int, written: int | None, epoch: int | None = None) -> Lost:
+    """Truncated records as lost ones. Brokers write their own topics with acks=all."""
+    logs = timeline.replica_logs
+    acks = frozenset({"all"} if logs.topic.startswith("__") else ())
+    return Lost(logs.topic, logs.partition, first, end - 1, end - first, acks, written=written, epoch=epoch)
 
 
 def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | None:

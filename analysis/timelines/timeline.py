@@ -207,6 +207,11 @@ class Timeline:
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
     memo: dict[Any, Any] = field(default_factory=dict)  # what several causes derive from it
 
+    @property
+    def was_deleted(self) -> bool:
+        """Whether the topic was deleted: another one of its name begins at offset 0 and in epoch 0 again."""
+        return any(fact.kind == "topic-deleted" for fact in self.topic_changes)
+
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]

@@ -49,11 +49,7 @@ class EpochMember(GroupConsumer):
             self._phase, self._due_heartbeat = JOIN, self.loop.now
             self._beat(self.loop.now)
             return
-        moved = tuple(p for p in self.assigned if p not in self._target)
-        if moved:
-            self._commit_then(lambda: self._revoke_moved(moved))
-        else:
-            self._revoke_moved(moved)
+        self._commit_and_revoke(tuple(p for p in self.assigned if p not in self._target))
 
     def _revoke_moved(self, moved: tuple[int, ...]) -> None:
         self._give_up(moved)

@@ -193,6 +193,11 @@ class GroupConsumer(MemberProcess):
         if moved:
             # Only a cooperative assignor gets here with partitions: the others may have them in the next generation.
             self._needs_rejoin = True
+        self._commit_and_revoke(moved)
+
+    def _commit_and_revoke(self, moved: tuple[int, ...]) -> None:
+        """Give up partitions after a commit, which is only needed if there are any."""
+        if moved:
             self._commit_then(lambda: self._revoke_moved(moved))
         else:
             self._revoke_moved(moved)
