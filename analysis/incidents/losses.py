@@ -132,7 +132,8 @@ def with_acknowledgement_times(timeline: Timeline, sends: pl.DataFrame, values: 
     A client only reports the end of a transaction, which may be long after the brokers acknowledged its records, and an
     election in between may have lost them. So such a send was acknowledged
 
-    - after its transaction and the epoch that wrote it began (`acked_from`), as far as that epoch is known;
+    - after its transaction and the epoch that wrote it began (`acked_from`), as far as that epoch is known: a copy has
+      it, or the next epoch has another record there;
     - before its transaction ended and before a consumer read it (`acked_by`);
     - before the last leader that had the record died, and before the first epoch that began at or below its offset: the
       leader of that epoch did not have the record (`acked_by`).
@@ -165,6 +166,7 @@ def _times_of_leaders(
     The record's transaction began and ended at `begun` and `ended`.
     """
     epoch = _clean_epoch(timeline, offset, begun, ended) if epoch is None else epoch
+    epoch = _replaced_epoch(timeline, offset, begun, ended) if epoch is None else epoch
     terms = [term for term in timeline.terms.values() if epoch is not None and term.epoch >= epoch]
     if not terms or terms[0].epoch != epoch:
         return None, None
@@ -182,6 +184,26 @@ def _clean_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> int
     below = [t for t in timeline.terms.values() if t.start is not None and t.start <= offset and t.time is not None]
     found = [t for t in below[:-1] if begun < (t.time or 0) < ended and t.elected_uncleanly is False]
     return found[-1].epoch if found else None
+
+
+def _replaced_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> int | None:
+    """The epoch that wrote a lost record, if the next one, which began while its transaction was open, has another now.
+
+    The leader of the next epoch did not start again while the transaction was open, so it appended each offset once.
+    """
+    logs = timeline.replica_logs
+    now = logs.last_records.filter(broker=logs.leader or "", offset=offset)["leader_epoch"].drop_nulls()
+    terms = [term for term in timeline.terms.values() if term.leader is not None and term.time is not None]
+    number = next((n for n, term in enumerate(terms) if n and len(now) and term.epoch == now[0]), None)
+    if number is None:
+        return None
+    before, term = terms[number - 1], terms[number]
+    since = term.time or 0
+    if term.start is None or term.start > offset or not (before.time or 0) <= begun < since < ended:
+        return None
+    starts = [time for time, _ in (*timeline.starts_of(term.leader), *timeline.dated_ends(term.leader, "loaded"))]
+    is_known = bool(starts) and not term.has_conflict and not before.has_conflict
+    return before.epoch if is_known and not any(since < time <= ended for time in starts) else None
 
 
 def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None:

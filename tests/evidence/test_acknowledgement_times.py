@@ -10,7 +10,7 @@ from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.tables import Finding
 
 from .replica_texts import joined, logs
-from .timelines import AFTER, SECOND, UNCLEAN, epochs, fault, lost, metadata, timeline
+from .timelines import AFTER, LOADED, SECOND, UNCLEAN, epochs, fault, lost, metadata, server_log, timeline
 
 BEFORE = logs("1: 0a 1b", "mid")
 HELD = {**joined(BEFORE, logs("1: 0a 1x@1\n2: 0a 1x@1")), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
@@ -68,3 +68,23 @@ def test_a_leader_that_was_elected_cleanly_wrote_what_an_open_transaction_has_at
     part, explanation = explained(found, 4, ended)
     assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)
     assert (explanation.cause == "unclean-election") == (ended == 8)
+
+
+@pytest.mark.parametrize(
+    ("loads", "invoked", "ended", "times"),
+    [
+        ((3,), 5, 20, (5, 6)),
+        ((), 5, 20, (5, 20)),  # the starts of broker 2 are not recorded
+        ((3, 12), 5, 20, (5, 20)),  # it may have lost its tail, and appended another record at that offset
+        ((3, 22), 5, 20, (5, 6)),
+        ((3,), 10, 20, (10, 20)),  # the transaction began after its election
+        ((3,), 5, 8, (5, 8)),
+    ],
+)
+def test_a_leader_that_appended_another_record_there_did_not_write_the_lost_one(loads, invoked, ended, times):
+    """Broker 1 died at 6 s. Broker 2 was elected at 9 s without the record, and has another one there."""
+    log = [server_log("2", *((at, LOADED % 1) for at in loads))] if loads else []
+    found = timeline(AFTER, meta=UNCLEAN, events=log, faults=[fault("kill", "1", 6)])
+    part, explanation = explained(found, invoked, ended)
+    assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)
+    assert explanation.cause == ("unknown" if times[1] == 20 else "unclean-election")
