@@ -111,7 +111,7 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
 
 def _ended(twin: Twin, members: list[str]) -> int:
     """When the last member had left or crashed; FOREVER if one has not."""
-    kinds = ("assign", "seek", "commit", "handle", "subscribe", "crash", "end_offsets", "txn")
+    kinds = ("assign", "seek", "commit", "subscribe", "crash", "txn")
     ends = []
     for member in members:
         own = [op for op in twin.ops if op.process == member and op.f in kinds]

@@ -86,7 +86,8 @@ def sent_after_the_end(p: Partition, group: Group, offsets: Offsets) -> Offsets:
     """The offsets whose records were sent after all members of a group had left, or crashed, without a return."""
     if not len(offsets):
         return offsets
-    moves = p.marks.filter(group.is_member).select("process", "completed", "at", "kind")
+    is_move = pl.col("kind").is_in(["assign", "seek", "revoke", "commit"])  # plain handled records may be left out
+    moves = p.marks.filter(group.is_member, is_move).select("process", "completed", "at", "kind")
     is_of_others = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") != "0")
     context = p.context.filter(group.is_member, pl.col("kind").is_in(["assign", "subscribe", "revoke", "crash"]))
     context = context.filter(~is_of_others)
