@@ -110,16 +110,16 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
 
 
 def _ended(twin: Twin, members: list[str]) -> int:
-    """When the last member had left or crashed; FOREVER if one has not."""
+    """When the last member had left or crashed; FOREVER if one has not, or recorded nothing of its own."""
     kinds = ("assign", "seek", "commit", "subscribe", "crash", "txn")
     ends = []
     for member in members:
         own = [op for op in twin.ops if op.process == member and op.f in kinds]
         own = [op for op in own if not op.event.get("revoked") or not op.event["offsets"] or _here(op)]
-        if own:
-            last = max(own, key=lambda op: op.done)
-            ends.append(last.done if last.f == "crash" or last.event.get("revoked") else FOREVER)
-    return max(ends, default=FOREVER)
+        last = max(own, key=lambda op: op.done, default=None)
+        has_left = last is not None and (last.f == "crash" or last.event.get("revoked"))
+        ends.append(last.done if last is not None and has_left else FOREVER)
+    return max(ends)
 
 
 def _handled_in_doubt(twin: Twin, members: list[str], polls: list[tuple[Op, Read]]) -> Iterator[int]:

@@ -83,7 +83,10 @@ def _replaced(lost: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
 
 
 def sent_after_the_end(p: Partition, group: Group, offsets: Offsets) -> Offsets:
-    """The offsets whose records were sent after all members of a group had left, or crashed, without a return."""
+    """The offsets whose records were sent after all members of a group had left, or crashed, without a return.
+
+    A member without a recorded move or commit may still be there.
+    """
     if not len(offsets):
         return offsets
     is_move = pl.col("kind").is_in(["assign", "seek", "revoke", "commit"])  # plain handled records may be left out
@@ -93,7 +96,7 @@ def sent_after_the_end(p: Partition, group: Group, offsets: Offsets) -> Offsets:
     context = context.filter(~is_of_others)
     events = pl.concat([moves, context.select("process", "completed", "at", "kind")]).sort("completed", "at")
     last = events.group_by("process").last()
-    if not len(last) or not last["kind"].is_in(["revoke", "crash"]).all():
+    if len(last) < len(group.members) or not last["kind"].is_in(["revoke", "crash"]).all():
         return offsets[:0]
     sends = p.sends.filter(
         pl.col("outcome") != "fail", ~is_gone(p), pl.col("offset").is_in(pl.Series(offsets).implode())
