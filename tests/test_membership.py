@@ -160,15 +160,19 @@ class Twin:
             for o in self.ops
         )  # fmt: skip
 
+    def _polled(self, process: str, offset: int) -> int:
+        """When the process first polled an offset; -1 if it never did."""
+        polls = [op for op in self.ops if op.f == "poll" and op.process == process]
+        return min(
+            (op.done for op in polls for read in op.event.get("records", []) if read["offset"] == offset), default=-1
+        )
+
     def commit_fenced(self) -> Iterator[tuple[int, int]]:
-        automatic: dict[str, int] = {}
         for op in sorted(self.ops, key=lambda op: op.done):
             if op.f != "commit" or op.outcome != "ok":
                 continue
-            begun = op.begun
-            if op.event.get("auto"):
-                begun, automatic[op.process] = automatic.get(op.process, -2) + 1, op.done
             mine, offset = op.event.get("generation"), op.event["offsets"][0]["offset"]
+            begun = self._polled(op.process, offset - 1) if op.event.get("auto") else op.begun
             if mine is None or not self._is_sure(self.group(op.process)):
                 continue
             joined = self._joined(op.process, begun)

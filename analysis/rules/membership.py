@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.references import GENERATIONS
-from ...histories.tables import MAX_INT64, Evidence, Finding
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition, once
-from .group_commits import Group, commits_of, latest_before, with_begin
+from .group_commits import Group, commits_of, latest_before
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
@@ -281,7 +281,8 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     Not a breach: One of these explains it:
     - The commit began before anyone had the newer generation.
     - The member joined after it, so the group's generations have begun anew, as when all its offsets expire.
-    - An automatic commit is recorded after it happened: it counts from its process's automatic commit before it.
+    - An automatic commit is recorded after it happened, and the callbacks of several may come late together: it counts
+      from the first poll of the record below it, if its process recorded one.
     - The group has a member of KIP-848's protocol, by run.json or by its records in __consumer_offsets. Then each
       member has an epoch of its own, so another member's later epoch proves nothing. This holds also for members of the
       classic protocol, and if the group was converted during the run.
@@ -291,7 +292,7 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     """
     yield from _missing_groups(p)
     for group in _groups(p):
-        commits = with_begin(commits_of(p, group)).filter(pl.col("group_generation").is_not_null())
+        commits = _commits_since_polls(p, group).filter(pl.col("group_generation").is_not_null())
         if not len(commits):
             continue
         commits = commits.rename({"group_generation": "generation"})
@@ -306,6 +307,18 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         yield from (
             _fenced_finding(p, group, row) for row in breaches.sort("completed", "at", "index").iter_rows(named=True)
         )
+
+
+def _commits_since_polls(p: Partition, group: Group) -> pl.DataFrame:
+    """The commits of a group with `begun`: the earliest time (ns) at which each may have happened.
+
+    An automatic commit may have happened as soon as its process had polled the record below it. For example, the
+    callbacks of 10 and of 20 both come at 30 s, but offset 19 was polled at 9 s: the commit of 20 counts from 9 s.
+    """
+    polled = p.reads.group_by("process", offset=pl.col("offset") + 1).agg(polled=pl.col("completed").min())
+    commits = commits_of(p, group).join(polled, on=["process", "offset"], how="left", maintain_order="left")
+    begun = pl.when("auto").then(pl.col("polled").fill_null(MIN_INT64)).otherwise("invoked")
+    return commits.with_columns(begun=begun).drop("polled")
 
 
 def _of_older_generations(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:

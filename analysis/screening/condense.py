@@ -14,7 +14,7 @@ plain offsets a few are retained, with all of their rows, and the rules judge th
 - poll-skip, nonmonotonic-poll: all offsets of a jump are retained. Where a consumer read plain records that are not,
   its position after them is (`positions`).
 - consumer-loss and others about groups: every group handled a plain record, or need not have; commits are retained,
-  and the offsets over which a committed offset went back.
+  the offsets over which a committed offset went back, and the record below each automatic commit.
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.
 
 This does not hold for logs with transactions, deletions or compaction, final reads by an ordinary consumer, clocks that
@@ -75,7 +75,7 @@ def borders_of(
         sent_by=_sent_by(facts),
         judges_groups=bool(limits) and not {*GROUPS}.isdisjoint(unproved),
         limits=limits,
-        spans=[*spans, *_lowered_commits(rest.marks, settings)],
+        spans=[*spans, *_lowered_commits(rest.marks, settings), *_automatic_commits(rest.marks)],
         polls=polls,
         repeated=hashes.view(np.int64),
         unplaced_values=unplaced["value"].drop_nulls().unique().to_list(),
@@ -136,6 +136,12 @@ def _lowered_commits(marks: pl.DataFrame, settings: Settings) -> Spans:
     greatest = pl.col("offset").cum_max().over("group").alias("greatest")
     lowered = committed.select("offset", greatest).filter(pl.col("offset") < pl.col("greatest")).unique()
     return [Span(max(offset - 1, 0), greatest) for offset, greatest in lowered.iter_rows()]
+
+
+def _automatic_commits(marks: pl.DataFrame) -> Spans:
+    """The offset below each automatic commit: when its process polled it bounds the time of the commit."""
+    offsets = marks.filter("auto", kind="commit")["offset"].drop_nulls().unique()
+    return [Span(offset - 1, offset) for offset in offsets if offset > 0]
 
 
 def _limits(facts: Iterable[RangeFacts], marks: pl.DataFrame, settings: Settings) -> dict[str, int]:
