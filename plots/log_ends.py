@@ -38,7 +38,7 @@ class LostRecords(NamedTuple):
 
 
 def lost_records(figures: Record, part: Record) -> list[LostRecords]:
-    """The ranges of lost records of a partition whose acknowledgements are dated."""
+    """The ranges of lost records of a partition, as far as their acknowledgements have times."""
     ranges = part["offsets"]["findings"] if part["offsets"] else []
     dated = [(first, last, figures["times"].get(name)) for first, last, rule, _, name in ranges if rule == "lost-write"]
     known = [(first, last, times) for first, last, times in dated if times and times["acked_from"] is not None]

@@ -95,8 +95,7 @@ def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, at: int, lost: 
 
 def _starts(timeline: Timeline, broker: str | None, since: int, until: int) -> list[int]:
     """The times (ns) between two others at which a broker started or loaded the log, in order."""
-    started = [time for time, _ in (*timeline.starts_of(broker), *timeline.dated_ends(broker, "loaded"))]
-    return sorted(time for time in started if since < time < until)
+    return sorted(time for time in timeline.starts_and_loads(broker) if since < time < until)
 
 
 def _is_unchanged(timeline: Timeline, end: LogEnd, since: int, at: int) -> bool:

@@ -142,10 +142,8 @@ def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lo
     """
     if term is None or now is None or lost.first_acked is None or lost.last_acked is None:
         return None
-    since, until = (
-        lost.first_acked - SECOND,
-        lost.last_acked,
-    )  # an acknowledgement has reached the client a second later
+    # The acknowledgement has reached the client a second later.
+    since, until = lost.first_acked - SECOND, lost.last_acked
     newer = [t for t in led if t.epoch > now and t.time is not None and t.time <= lost.first_acked]
     if not newer or newer[-1].has_conflict:
         return None
@@ -163,8 +161,7 @@ def _held_another(timeline: Timeline, term: Term, lost: Lost) -> bool:
     """
     now = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
     times = [time for value, time in lost.earlier if value in now]
-    starts = [time for time, _ in (*timeline.starts_of(term.leader), *timeline.dated_ends(term.leader, "loaded"))]
-    until = lost.last_acked or 0
+    starts, until = timeline.starts_and_loads(term.leader), lost.last_acked or 0
     return bool(times and starts) and not any(times[0] < time <= until for time in starts)
 
 

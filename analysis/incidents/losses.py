@@ -201,7 +201,7 @@ def _replaced_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> 
     since = term.time or 0
     if term.start is None or term.start > offset or not (before.time or 0) <= begun < since < ended:
         return None
-    starts = [time for time, _ in (*timeline.starts_of(term.leader), *timeline.dated_ends(term.leader, "loaded"))]
+    starts = timeline.starts_and_loads(term.leader)
     is_known = bool(starts) and not term.has_conflict and not before.has_conflict
     return before.epoch if is_known and not any(since < time <= ended for time in starts) else None
 

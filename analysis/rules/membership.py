@@ -292,10 +292,10 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
     """
     yield from _missing_groups(p)
     for group in _groups(p):
-        commits = _commits_since_polls(p, group).filter(pl.col("group_generation").is_not_null())
+        commits = commits_of(p, group).filter(pl.col("group_generation").is_not_null())
         if not len(commits):
             continue
-        commits = commits.rename({"group_generation": "generation"})
+        commits = _with_begin(p, commits).rename({"group_generation": "generation"})
         has_own_epoch = pl.lit(have_own_epochs(p, group))
         old = _of_older_generations(p, group, commits.filter(~has_own_epoch))
         foreign = _of_other_members(p, group, commits.join(old, on=["at", "index"], how="anti"))
@@ -309,14 +309,18 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         )
 
 
-def _commits_since_polls(p: Partition, group: Group) -> pl.DataFrame:
-    """The commits of a group with `begun`: the earliest time (ns) at which each may have happened.
+def _with_begin(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
+    """Adds `begun`: the earliest time (ns) at which each commit may have happened.
 
     An automatic commit may have happened as soon as its process had polled the record below it. For example, the
     callbacks of 10 and of 20 both come at 30 s, but offset 19 was polled at 9 s: the commit of 20 counts from 9 s.
     """
-    polled = p.reads.group_by("process", offset=pl.col("offset") + 1).agg(polled=pl.col("completed").min())
-    commits = commits_of(p, group).join(polled, on=["process", "offset"], how="left", maintain_order="left")
+    automatic = commits.filter("auto").select("process", pl.col("offset") - 1).unique()
+    if not len(automatic):
+        return commits.with_columns(begun="invoked")
+    polls = p.reads.join(automatic, on=["process", "offset"], how="semi")
+    polled = polls.group_by("process", pl.col("offset") + 1).agg(polled=pl.col("completed").min())
+    commits = commits.join(polled, on=["process", "offset"], how="left", maintain_order="left")
     begun = pl.when("auto").then(pl.col("polled").fill_null(MIN_INT64)).otherwise("invoked")
     return commits.with_columns(begun=begun).drop("polled")
 

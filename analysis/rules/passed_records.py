@@ -78,12 +78,12 @@ def truncated_meanwhile(p: Partition, group: Group, row: Mapping[str, Any]) -> l
 
 
 def _replaced(lost: pl.DataFrame, reads: pl.DataFrame) -> pl.DataFrame:
-    """The lost records (offset, value) at whose offsets other records were read."""
+    """The lost records (offset, value) with another record read at the same offset."""
     return lost.join(reads.select("offset", other="value"), on="offset").filter(pl.col("value") != pl.col("other"))
 
 
 def sent_after_the_end(p: Partition, group: Group, offsets: Offsets) -> Offsets:
-    """The offsets whose records were sent after all members of a group had left, or crashed, without a return.
+    """The offsets of records that were sent after all members of a group had left, or crashed, without a return.
 
     A member without a recorded move or commit may still be there.
     """

@@ -139,7 +139,7 @@ def _lowered_commits(marks: pl.DataFrame, settings: Settings) -> Spans:
 
 
 def _automatic_commits(marks: pl.DataFrame) -> Spans:
-    """The offset below each automatic commit: when its process polled it bounds the time of the commit."""
+    """The offset below each automatic commit: the time of its poll bounds that of the commit."""
     offsets = marks.filter("auto", kind="commit")["offset"].drop_nulls().unique()
     return [Span(offset - 1, offset) for offset in offsets if offset > 0]
 

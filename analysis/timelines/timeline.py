@@ -253,6 +253,10 @@ class Timeline:
         """The dated starts of a broker, each with its time (ns), in order of time."""
         return [(time, e) for time, e in self.life_of(broker) if e.kind == "started"]
 
+    def starts_and_loads(self, broker: str | None) -> list[int]:
+        """The times (ns) at which a broker started or loaded the log."""
+        return [time for time, _ in (*self.starts_of(broker), *self.dated_ends(broker, "loaded"))]
+
     def settings_between(self, name: str, since: int | None, until: int | None) -> list[Setting]:
         """The values of a topic's setting from one time to another (ns; None: unbounded); empty if not recorded.
 

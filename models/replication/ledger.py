@@ -52,7 +52,7 @@ class Election(NamedTuple):
 
 
 class NewestLeader(NamedTuple):
-    """The leader of a partition's newest epoch, the quorum's state when it began to lead, and why it leads."""
+    """The leader of a partition's newest epoch, the quorum's state when it began to lead, and its election."""
 
     replica: ReplicaView
     state: PartitionState
