@@ -74,13 +74,20 @@ def committing_producers(p: Partition, group: Group) -> list[str]:
     return sorted(name for name in {*committing} - reading if not p.settings.group_of(name))
 
 
-def with_begin(commits: pl.DataFrame) -> pl.DataFrame:
-    """Adds `begun`, the earliest time (ns) at which each commit may have happened.
+def with_begin(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
+    """Adds `begun`: the earliest time (ns) at which each commit may have happened.
 
-    An automatic commit happened some time before its callback, but after its process's automatic one before it.
+    An automatic commit may have happened as soon as its process had polled the record below it. For example, the
+    callbacks of 10 and of 20 both come at 30 s, but offset 19 was polled at 9 s: the commit of 20 counts from 9 s.
     """
-    seen = pl.when("auto").then("completed").shift(1).forward_fill().over("process")
-    return commits.with_columns(begun=pl.when("auto").then(seen.fill_null(MIN_INT64) + 1).otherwise("invoked"))
+    automatic = commits.filter("auto").select("process", pl.col("offset") - 1).unique()
+    if not len(automatic):
+        return commits.with_columns(begun="invoked")
+    polls = p.reads.join(automatic, on=["process", "offset"], how="semi")
+    polled = polls.group_by("process", pl.col("offset") + 1).agg(polled=pl.col("completed").min())
+    commits = commits.join(polled, on=["process", "offset"], how="left", maintain_order="left")
+    begun = pl.when("auto").then(pl.col("polled").fill_null(MIN_INT64)).otherwise("invoked")
+    return commits.with_columns(begun=begun).drop("polled")
 
 
 def latest_before(commits: pl.DataFrame, earlier: pl.DataFrame, time: str) -> pl.DataFrame:
@@ -136,7 +143,7 @@ def handled_in_doubt(p: Partition, group: Group, missed: Offsets) -> tuple[Mask,
         return surely, perhaps
     known = p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index")
     own, assigned = known.filter(kind="commit")["offset"], known.filter(kind="assign")["offset"]
-    since = latest_before(with_begin(in_doubt), known.select(since="offset", known_at="completed"), "known_at")
+    since = latest_before(with_begin(p, in_doubt), known.select(since="offset", known_at="completed"), "known_at")
     polled = p.reads.filter(group.is_member, pl.col("offset").is_in(pl.Series(missed).implode()))
     for row in since.iter_rows(named=True):
         before = polled.filter(pl.col("completed") <= row["completed"])["offset"]

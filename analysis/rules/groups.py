@@ -252,7 +252,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
         recorded = commits_of(p, group)
         yield from lost_commits(p, group, recorded)
         yield from handled_twice(p, group)
-        commits = _with_previous(p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index"))
+        commits = _with_previous(p, p.marks.filter(IS_COMMITTED & group.is_member))
         is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
         moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
         for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
@@ -295,12 +295,23 @@ def _went_back(p: Partition, group: Group, row: Row) -> str:
     return f"{row['process']} of {group} committed {at} at {seconds(row['completed'])} after {before}"
 
 
-def _with_previous(commits: pl.DataFrame) -> pl.DataFrame:
-    """Each commit with the latest one that completed before it began: of two that overlap, either may be first."""
-    previous = commits.sort("completed", "at", "index").select(
-        pl.col("offset", "invoked", "completed", "at", "process", "kind", "txn", "auto").name.prefix("previous_")
+def _with_previous(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
+    """Each commit with the latest one that completed before it began: of two that overlap, either may be first.
+
+    The automatic commits of a process happened in the order of their callbacks, so the one before counts, too, if it is
+    greater, or surely the later of the two.
+    """
+    commits = with_begin(p, commits.sort("completed", "at", "index"))
+    columns = ("offset", "invoked", "completed", "begun", "at", "process", "kind", "txn", "auto")
+    previous = commits.select(pl.col(columns).name.prefix("previous_"))
+    latest = latest_before(commits, previous, "previous_completed").sort("completed", "at", "index")
+    if not commits["auto"].any():
+        return latest
+    own = commits.select(pl.when("auto").then(pl.col(columns).shift(1).over("auto", "process")).name.prefix("own_"))
+    is_own = (pl.col("own_offset") > pl.col("offset")) | (pl.col("own_begun") > pl.col("previous_completed"))
+    return pl.concat([latest, own], how="horizontal").with_columns(
+        pl.when(is_own).then(f"own_{name}").otherwise(f"previous_{name}").alias(f"previous_{name}") for name in columns
     )
-    return latest_before(with_begin(commits), previous, "previous_completed").sort("completed", "at", "index")
 
 
 def _with_unrecorded(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:

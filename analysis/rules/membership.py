@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import polars as pl
 
 from ...histories.references import GENERATIONS
-from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
+from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition, once
-from .group_commits import Group, commits_of, latest_before
+from .group_commits import Group, commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
@@ -295,7 +295,7 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         commits = commits_of(p, group).filter(pl.col("group_generation").is_not_null())
         if not len(commits):
             continue
-        commits = _with_begin(p, commits).rename({"group_generation": "generation"})
+        commits = with_begin(p, commits).rename({"group_generation": "generation"})
         has_own_epoch = pl.lit(have_own_epochs(p, group))
         old = _of_older_generations(p, group, commits.filter(~has_own_epoch))
         foreign = _of_other_members(p, group, commits.join(old, on=["at", "index"], how="anti"))
@@ -307,22 +307,6 @@ def commit_fenced(p: Partition) -> Iterator[Result]:
         yield from (
             _fenced_finding(p, group, row) for row in breaches.sort("completed", "at", "index").iter_rows(named=True)
         )
-
-
-def _with_begin(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
-    """Adds `begun`: the earliest time (ns) at which each commit may have happened.
-
-    An automatic commit may have happened as soon as its process had polled the record below it. For example, the
-    callbacks of 10 and of 20 both come at 30 s, but offset 19 was polled at 9 s: the commit of 20 counts from 9 s.
-    """
-    automatic = commits.filter("auto").select("process", pl.col("offset") - 1).unique()
-    if not len(automatic):
-        return commits.with_columns(begun="invoked")
-    polls = p.reads.join(automatic, on=["process", "offset"], how="semi")
-    polled = polls.group_by("process", pl.col("offset") + 1).agg(polled=pl.col("completed").min())
-    commits = commits.join(polled, on=["process", "offset"], how="left", maintain_order="left")
-    begun = pl.when("auto").then(pl.col("polled").fill_null(MIN_INT64)).otherwise("invoked")
-    return commits.with_columns(begun=begun).drop("polled")
 
 
 def _of_older_generations(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
