@@ -97,7 +97,11 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     # The acknowledgement has reached the client a second later.
     sent = (lost.last_acked if lost.first_acked is None else lost.first_acked) - SECOND
     has_learned = any(time <= sent and (end.fact.epoch or 0) > stale.epoch for time, end in followed)
-    if has_learned or is_dead(timeline, stale.leader or "", sent, lost.last_acked, without_fences=True):
+    # A process that starts after the new election does not lead in the earlier term.
+    since = MAX_INT64 if new.time is None else new.time + SECOND
+    started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= lost.last_acked]
+    over = min([lost.last_acked, *(time - 1 for time in started)])
+    if has_learned or is_dead(timeline, stale.leader or "", sent, over, without_fences=True):
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.time for cut in cuts if cut.time is not None)])

@@ -93,6 +93,16 @@ def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, ca
     assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
 
 
+@pytest.mark.parametrize(("restarted", "cause"), [(3, "single-ack-failover"), (6, "unknown")])
+def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_its_old_term(restarted, cause):
+    """Broker 2 leads from 4 s. Broker 1 truncated what was acknowledged at 15 s, perhaps as the leader before 4 s."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    faults = (fault("kill", "1", 2), fault("restart", "1", restarted))
+    meta = metadata((4, {"leader": 2, "isr": [2]}))
+    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
+    assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
+
+
 def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
     """Broker 1 is cut off from the controller and acknowledges. Broker 3 leads from 4 s, broker 2 from 6 s."""
     tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
