@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from ...histories.errors import UsageError, unknown_name
 from ..transactions.consistency_models import STRONGEST
 from . import (
+    commit_regression,
     committed_offsets,
+    consumer_loss,
     cycles,
-    groups,
     identity,
     log_order,
     log_transactions,
@@ -56,8 +57,8 @@ RULES: dict[str, Rule] = {
         sending.int_send_skip,
         realtime.realtime_order,
         realtime.stale_end_offset,
-        groups.consumer_loss,
-        groups.commit_regression,
+        consumer_loss.consumer_loss,
+        commit_regression.commit_regression,
         committed_offsets.commit_beyond_end,
         membership.ownership,
         membership.commit_fenced,

@@ -1,4 +1,4 @@
-"""consumer-loss and commit-regression: a group handles what is below its committed offset, which only grows."""
+"""consumer-loss: a group handles all records below its committed offset."""
 
 from __future__ import annotations
 
@@ -18,20 +18,9 @@ from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
-from .group_commits import (
-    Group,
-    commits_of,
-    committing_producers,
-    groups_of,
-    groups_or_clients,
-    handled_in_doubt,
-    handled_twice,
-    latest_before,
-    lost_commits,
-    with_begin,
-)
-from .passed_records import compaction_reason, existing_for_group, is_gone, sent_after_the_end, truncated_meanwhile
-from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
+from .group_commits import Group, commits_of, committing_producers, groups_of, latest_before, with_begin
+from .passed_records import compaction_reason, existing_for_group, is_gone, sent_after_the_end
+from .rule import EvidenceLike, MissingSetting, Result, Rule, Unknown, finding, seconds, where
 
 
 @Rule(
@@ -112,7 +101,7 @@ def _doubts(
     if producers := committing_producers(p, group):
         by_any = p.entries["offset"].to_numpy()[_handled_by_any(p, commits)]
         yield np.isin(missed, by_any), [MissingSetting(f"group.id of {name}") for name in producers]
-    by_transaction, perhaps = handled_in_doubt(p, group, missed)
+    by_transaction, perhaps = _handled_in_doubt(p, group, missed)
     yield by_transaction, []
     yield perhaps, [Unknown(f"a transaction of {group} that commits offsets of {p.name} has no known outcome")]
     is_hidden = indeterminate_polls(p, group.members).hold(missed)
@@ -125,6 +114,29 @@ def _doubts(
         records_handles = len(p.context.filter(group.is_member, pl.col("kind") == "handles")) > 0
         is_known = within_polls(p, group.members).hold(missed) & (not records_handles)
         yield ~is_known, [Unknown(f"lines that may be of {group} could not be read")]
+
+
+def _handled_in_doubt(p: Partition, group: Group, missed: Offsets) -> tuple[Mask, Mask]:
+    """Masks of missed records that a transaction of unknown outcome handled: surely, or if it committed.
+
+    A transaction handles what members polled since the group's last commit before it, up to the offset that it commits.
+    It committed if the group assigns this offset and no other commit of it is recorded.
+    """
+    is_open = (pl.col("kind") == "commit") & (pl.col("outcome") == "info") & pl.col("txn")
+    in_doubt = p.marks.filter(is_open & group.is_member, pl.col("offset").is_not_null())
+    surely, perhaps = np.zeros(len(missed), bool), np.zeros(len(missed), bool)
+    if not len(in_doubt):
+        return surely, perhaps
+    known = p.marks.filter(IS_COMMITTED & group.is_member).sort("completed", "at", "index")
+    own, assigned = known.filter(kind="commit")["offset"], known.filter(kind="assign")["offset"]
+    since = latest_before(with_begin(p, in_doubt), known.select(since="offset", known_at="completed"), "known_at")
+    polled = p.reads.filter(group.is_member, pl.col("offset").is_in(pl.Series(missed).implode()))
+    for row in since.iter_rows(named=True):
+        before = polled.filter(pl.col("completed") <= row["completed"])["offset"]
+        within = np.isin(missed, before) & (missed >= (row["since"] or 0)) & (missed < row["offset"])
+        did_commit = row["offset"] in assigned and row["offset"] not in own
+        (surely if did_commit else perhaps)[within] = True
+    return surely, perhaps
 
 
 def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[int, bool]:
@@ -221,96 +233,6 @@ def _finding(
         values=values,
         processes=[group.id] if group.id else [],
         severity=severity,
-    )
-
-
-@Rule(
-    "commit-regression",
-    group="consumers",
-    summary="A group's committed offset went back",
-    example="p:a@0 p:b@1 c:<a@0,b@1 c:commit=2 c:commit=1",
-    source=SEMANTICS,
-    needs=("commits",),
-    assumes=("process clock",),
-    follows="value",
-    explained_as="regression",
-).judged_by
-def commit_regression(p: Partition) -> Iterator[Result]:
-    """Commits below an earlier one of the group, if no member moved back by seek or assign in between.
-
-    Breach: A later commit of the group is below an earlier one. The offset that the group assigns proves a commit, too.
-    After a truncation it follows from the loss, also if the earlier one is automatic and its callback came later. Or a
-    commit succeeded, and all copies of __consumer_offsets at the end have only an older and lower one. A note: two
-    committed transactions of the group polled a record and committed an offset behind it, so the application processed
-    it twice.
-    Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
-    commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
-    marker may follow.
-    Unknown when: run.json does not set group.id of a producer that commits in transactions.
-    """
-    for group in groups_or_clients(p):
-        recorded = commits_of(p, group)
-        yield from lost_commits(p, group, recorded)
-        yield from handled_twice(p, group)
-        commits = _with_previous(p, p.marks.filter(IS_COMMITTED & group.is_member))
-        is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
-        moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
-        for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
-            back = moves.filter(
-                pl.col("completed").is_between(row["previous_invoked"], row["completed"])
-                & (pl.col("offset") <= row["offset"])
-            )
-            if len(back) or (row["kind"] == "assign" and row["previous_txn"]):
-                continue
-            if row["process"] in committing_producers(p, group):
-                yield MissingSetting(f"group.id of {row['process']}")
-                continue
-            yield finding(
-                p,
-                _went_back(p, group, row),
-                (row["offset"], row["previous_offset"] - 1),
-                [_proof_of_commit(row, prefix) for prefix in ("previous_", "")],
-                values=truncated_meanwhile(p, group, row),
-                processes=[row["process"]],
-            )
-
-
-def _proof_of_commit(row: Row, prefix: str) -> EvidenceLike:
-    offset, at = row[f"{prefix}offset"], row[f"{prefix}at"]
-    if row[f"{prefix}kind"] == "assign":
-        return f"{row[f'{prefix}process']} is assigned the committed offset {offset}", at
-    return f"commit of {offset}", at
-
-
-def _went_back(p: Partition, group: Group, row: Row) -> str:
-    is_assigned, was_assigned = row["kind"] == "assign", row["previous_kind"] == "assign"
-    before = f"{row['previous_process']} had committed @{row['previous_offset']}"
-    if was_assigned:
-        who = "it" if is_assigned else group.id
-        before = f"{who} had assigned @{row['previous_offset']} to {row['previous_process']}"
-    before += f" at {seconds(row['previous_completed'])}"
-    at = f"{p.name}@{row['offset']}"
-    if is_assigned:
-        return f"{group} assigned {at} to {row['process']} at {seconds(row['completed'])}, although {before}"
-    return f"{row['process']} of {group} committed {at} at {seconds(row['completed'])} after {before}"
-
-
-def _with_previous(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
-    """Each commit with the latest one that completed before it began: of two that overlap, either may be first.
-
-    The automatic commits of a process happened in the order of their callbacks, so the one before counts, too, if it is
-    greater, or surely the later of the two.
-    """
-    commits = with_begin(p, commits.sort("completed", "at", "index"))
-    columns = ("offset", "invoked", "completed", "begun", "at", "process", "kind", "txn", "auto")
-    previous = commits.select(pl.col(columns).name.prefix("previous_"))
-    latest = latest_before(commits, previous, "previous_completed").sort("completed", "at", "index")
-    if not commits["auto"].any():
-        return latest
-    own = commits.select(pl.when("auto").then(pl.col(columns).shift(1).over("auto", "process")).name.prefix("own_"))
-    is_own = (pl.col("own_offset") > pl.col("offset")) | (pl.col("own_begun") > pl.col("previous_completed"))
-    return pl.concat([latest, own], how="horizontal").with_columns(
-        pl.when(is_own).then(f"own_{name}").otherwise(f"previous_{name}").alias(f"previous_{name}") for name in columns
     )
 
 
