@@ -16,7 +16,7 @@ each thing that it explains:
 Such a function returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence
 excludes the cause. One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`,
 with the missing evidence. A cause never follows from the absence of evidence for another. To add a cause: a module,
-and its name in NAMES.
+and its entry in CAUSES.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -33,7 +32,34 @@ import polars as pl
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from . import metadata_lost
+from . import (
+    commit_before_handle,
+    commits_lost,
+    committed_offset_vanished,
+    compaction,
+    consumer_reset,
+    correlated_failure,
+    corruption,
+    high_watermark_truncation,
+    idempotence_reset,
+    last_replica_standing,
+    late_write,
+    leader_epoch_divergence,
+    log_rolled_back,
+    metadata_lost,
+    offsets_altered,
+    operator_abort,
+    producer_state_lost,
+    repeated_marker,
+    retention,
+    retry_duplicate,
+    single_ack_failover,
+    split_brain,
+    stale_commit,
+    transaction_state_lost,
+    truncation_below_position,
+    unclean_election,
+)
 from .cases import (
     NOT_THE_CASE,
     UNKNOWN,
@@ -52,15 +78,34 @@ from .leader_change import find_leader_change
 from .lost_marker import explanation_of_records, lost_marker, lost_marker_of_part, missing_for_abort
 from .transaction_part import TransactionPart
 
-NAMES = """
-unclean-election high-watermark-truncation single-ack-failover last-replica-standing correlated-failure corruption
-log-rolled-back metadata-lost split-brain
-
-commit-before-handle committed-offset-vanished commits-lost compaction consumer-reset idempotence-reset late-write
-leader-epoch-divergence offsets-altered operator-abort producer-state-lost repeated-marker retention retry-duplicate
-stale-commit transaction-state-lost truncation-below-position
-"""  # causes of a loss first
-CAUSES: dict[str, ModuleType] = {name: import_module(f".{name.replace('-', '_')}", __name__) for name in NAMES.split()}
+CAUSES: dict[str, ModuleType] = {  # causes of a loss first
+    "unclean-election": unclean_election,
+    "high-watermark-truncation": high_watermark_truncation,
+    "single-ack-failover": single_ack_failover,
+    "last-replica-standing": last_replica_standing,
+    "correlated-failure": correlated_failure,
+    "corruption": corruption,
+    "log-rolled-back": log_rolled_back,
+    "metadata-lost": metadata_lost,
+    "split-brain": split_brain,
+    "commit-before-handle": commit_before_handle,
+    "committed-offset-vanished": committed_offset_vanished,
+    "commits-lost": commits_lost,
+    "compaction": compaction,
+    "consumer-reset": consumer_reset,
+    "idempotence-reset": idempotence_reset,
+    "late-write": late_write,
+    "leader-epoch-divergence": leader_epoch_divergence,
+    "offsets-altered": offsets_altered,
+    "operator-abort": operator_abort,
+    "producer-state-lost": producer_state_lost,
+    "repeated-marker": repeated_marker,
+    "retention": retention,
+    "retry-duplicate": retry_duplicate,
+    "stale-commit": stale_commit,
+    "transaction-state-lost": transaction_state_lost,
+    "truncation-below-position": truncation_below_position,
+}
 NO_KNOWN_CAUSE = "the evidence fits no known cause"
 
 
