@@ -91,6 +91,23 @@ def test_a_frame_of_spark() -> None:
     assert logjudge.check(events, config=CONFIG).rules["lost-write"]["count"] == 1
 
 
+def test_no_session_opens_for_a_run_that_needs_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import logjudge.analysis.engines.spark
+
+    def refused() -> None:
+        raise AssertionError("a session opens")
+
+    monkeypatch.setattr(logjudge.analysis.engines.spark, "open_session", refused)
+    (tmp_path / "lists.edn").write_text(
+        """{:type :invoke, :f :txn, :value [[:append x 1]], :process 0}
+        {:type :ok, :f :txn, :value [[:append x 1]], :process 0}"""
+    )
+    assert logjudge.check(tmp_path / "lists.edn", engine="spark").verdict == "valid"
+    (tmp_path / "history.jsonl").write_text("\n".join(map(json.dumps, lines(lost=False))) + "\n")
+    with pytest.raises(AssertionError, match="a session opens"):
+        logjudge.check(tmp_path / "history.jsonl", engine="spark", config=CONFIG)
+
+
 def test_several_paths_are_several_results(tmp_path: Path) -> None:
     for name, lost in (("whole", False), ("lossy", True)):
         (tmp_path / name).mkdir()

@@ -187,17 +187,17 @@ def _judge_locally(path: str, request: Request) -> Results:
 def _judge_on_spark(path: str, request: Request) -> Results:
     from .analysis.engines.spark import open_session
 
-    return judge_path(path, open_session(), request)
+    return judge_path(path, open_session, request)
 
 
-def judge_path(path: str, session: Session, request: Request) -> Results:
-    """The results of a path or a URI in a session of Spark with our settings."""
+def judge_path(path: str, session: Callable[[], Session], request: Request) -> Results:
+    """The results of a path or a URI in a session of Spark with our settings, which is called for if it is needed."""
     from .analysis.engines import local
     from .analysis.engines.spark import judge_run, needs_no_spark, remote
 
-    opened = remote.open_run(session, path, request.reader) if is_uri(path) else _open_local(path, request)
+    opened = remote.open_run(session(), path, request.reader) if is_uri(path) else _open_local(path, request)
     run = request.of_run(opened)
-    return local.judge_run(run) if needs_no_spark(run) else judge_run(run, session)
+    return local.judge_run(run) if needs_no_spark(run) else judge_run(run, session())
 
 
 def _open_local(path: str, request: Request) -> Run:

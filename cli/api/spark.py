@@ -56,7 +56,7 @@ def _judge_path(spark: Session, path: str, request: Request) -> Results:
     from .analysis.engines.spark import cloned_session
 
     with cloned_session(spark) as (own, _):
-        return judge_path(path, own, request)
+        return judge_path(path, lambda: own, request)
 
 
 def _judge_frame(spark: Session, frame: Frame, config: Mapping[str, Any], request: Request) -> Results:
