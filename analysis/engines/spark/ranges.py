@@ -14,7 +14,7 @@ import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from ...screening.retained import Wanted, condense_range
 from ...screening.screen import chosen_rules
 from ...screening.suspects import Borders, Suspects, suspects_of_range
 from .batching import batch_of
-from .blocks import BLOCK, SCHEMA, Batches, in_order, of_no_partition, pack, to_batches, unpack
+from .blocks import BLOCK, SCHEMA, Batches, Row, in_order, of_no_partition, pack, to_batches, unpack
 from .fetching import union
 from .range_tasks import RANGED, UNIT, by_task, cut, is_block_of, literal, of_units, ranges_in
 
@@ -64,32 +64,57 @@ def prove(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, task
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    observed = blocks.filter(F.col("kind").isin("observations", "small"))
+    ranged = _by_range(blocks, large, settings, tasks, store)
+    rows = _prove_partitions(ranged, settings).collect()
+    for_condensing = [row for row in rows if row["kind"] in ("borders", "suspects")]
+    proofs = [row.asDict() for row in rows if row["kind"] in ("proof", "summaries")]
+    replaced = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
+    added = [blocks.sparkSession.createDataFrame(pa.Table.from_pylist(proofs, SCHEMA))] if proofs else []
+    if for_condensing:
+        units, condensed = condense(for_condensing, ranged, settings)
+        replaced += units
+        added.append(condensed)
+    is_replaced = F.col("kind").isin("observations", "small") & is_block_of(replaced)
+    return union([blocks.filter(~is_replaced), *added])
+
+
+class _ByRange(NamedTuple):
+    """The blocks of large partitions, cut by ranges of offsets."""
+
+    placed: DataFrame  # those of ranges, all of one range in one task (range_tasks.by_task)
+    rest: DataFrame  # those in no range
+    shared: DataFrame  # those of the run, for all partitions
+    units: list[Unit]  # the partitions whose rows in no range are few enough to be proved
+    tasks: int
+
+
+def _by_range(blocks: DataFrame, large: Mapping[Unit, str], settings: Settings, tasks: int, store: Any) -> _ByRange:
+    from pyspark.sql import functions as F  # noqa: N812
+
     batches = sorted({*large.values()})
-    is_large = F.when(F.col("kind") == "small", batch_of(settings.batches).isin(batches)).otherwise(is_block_of(large))
-    parts = store(observed.filter(is_large).mapInArrow(partial(cut, settings.range_offsets, [*large]), RANGED))
-    shared = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
+    in_batch = batch_of(settings.batches).isin(batches)  # a block of small partitions may hold rows of large ones
+    is_large = F.when(F.col("kind") == "small", in_batch).otherwise(is_block_of(large))
+    observed = blocks.filter(F.col("kind").isin("observations", "small") & is_large)
+    parts = store(observed.mapInArrow(partial(cut, settings.range_offsets, [*large]), RANGED))
     size = F.sum(F.length("payload")).alias("size")
     sizes = {(Unit(*row[:2]), row[2]): row[3] for row in parts.groupBy(*UNIT, "range").agg(size).collect()}
     units = [unit for unit in large if sizes.get((unit, REST), 0) <= BYTES_PER_ROW * MAX_REST]
     tasks = min(tasks, len(sizes))
-    placed = store(by_task(parts, shared, units, tasks))
-    facts = placed.mapInArrow(partial(_facts, settings), BLOCK)
+    shared = blocks.filter(F.col("kind").isin("context", "unplaced", "shared"))
     rest = parts.filter(F.col("range") == REST).drop("range")
-    each = literal([unit._asdict() for unit in units], "array<struct<topic:string,partition:int>>")
-    for_all = shared.drop(*UNIT).select("*", F.inline(each))
-    by_unit = facts.unionByName(rest.filter(is_block_of(units))).unionByName(for_all).repartition(tasks, *UNIT)
-    concluded = by_unit.groupBy(*UNIT).applyInArrow(_make_conclude(settings), BLOCK).collect()
-    handed = [row for row in concluded if row["kind"] in ("borders", "suspects")]
-    proofs = [row.asDict() for row in concluded if row["kind"] in ("proof", "summaries")]
-    done = [Unit(row["topic"], row["partition"]) for row in proofs if row["name"] == VALID]
-    added = [blocks.sparkSession.createDataFrame(pa.Table.from_pylist(proofs, SCHEMA))] if proofs else []
-    if handed:
-        replaced, condensed = condense(handed, placed, rest, settings)
-        done += replaced
-        added.append(condensed)
-    is_done = F.col("kind").isin("observations", "small") & is_block_of(done)
-    return union([blocks.filter(~is_done), *added])
+    return _ByRange(store(by_task(parts, shared, units, tasks)), rest, shared, units, tasks)
+
+
+def _prove_partitions(ranged: _ByRange, settings: Settings) -> DataFrame:
+    """Blocks of each partition: its proof, its summary if it is plainly valid, else what condensing it needs."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    facts = ranged.placed.mapInArrow(partial(_facts, settings), BLOCK)
+    units = literal([unit._asdict() for unit in ranged.units], "array<struct<topic:string,partition:int>>")
+    for_each = ranged.shared.drop(*UNIT).select("*", F.inline(units))
+    own = facts.unionByName(ranged.rest.filter(is_block_of(ranged.units)))
+    by_unit = own.unionByName(for_each).repartition(ranged.tasks, *UNIT)
+    return by_unit.groupBy(*UNIT).applyInArrow(_make_prove(settings), BLOCK)
 
 
 def _facts(settings: Settings, batches: Batches) -> Batches:
@@ -113,51 +138,55 @@ def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tupl
     return facts, rows_of(rest), common_of(shared, settings)
 
 
-def _make_conclude(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """The proof of a partition, for `applyInArrow`, and its summary if it is plainly valid."""
+def _make_prove(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
+    """`_prove_partition` for `applyInArrow`, which reads the types of a function's arguments."""
 
-    def conclude(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def prove(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        facts, rest, common = _partition_of(batches, settings)
-        unproved = [*chosen_rules(settings)]
-        if can_be_proved(topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), common):
-            empty = set(ranges_of(facts, rest, settings)) - set(facts)
-            found = {number: range_facts({}, rest, number, common) for number in empty} | facts
-            ranges = {number: found[number] for number in sorted(found)}
-            proof = proof_of(topic, partition, [*ranges.values()], rest, common)
-            unproved = sorted(proof.unproved)
-            borders = borders_of(topic, ranges, rest, proof.unproved, common) if unproved else None
-            if borders is not None:
-                of_empty = {number: suspects_of_range({}, rest, number, topic, borders, common) for number in empty}
-                handed = [("borders", 0, borders), *(("suspects", *item) for item in of_empty.items())]
-                rows = [(kind, topic, partition, "", number, pickle.dumps(one)) for kind, number, one in handed]
-                yield from to_batches(rows)
-            if proof.summary is not None:
-                yield from to_batches([of_no_partition("summaries", json.dumps([proof.summary]).encode())])
-        name = "" if unproved else VALID
-        yield from to_batches([("proof", topic, partition, name, 0, json.dumps(unproved).encode())])
+        yield from to_batches(_prove_partition(Unit(topic, partition), *_partition_of(batches, settings), settings))
 
-    return conclude
+    return prove
 
 
-def condense(handed: list[Any], placed: DataFrame, rest: DataFrame, settings: Settings) -> tuple[list[Unit], DataFrame]:
+def _prove_partition(
+    unit: Unit, facts: Mapping[int, HashedFacts], rest: Rows, common: Common, settings: Settings
+) -> Iterator[Row]:
+    unproved = [*chosen_rules(settings)]
+    if can_be_proved(unit.topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), common):
+        empty = {*ranges_of(facts, rest, settings)} - {*facts}
+        every = {**facts, **{number: range_facts({}, rest, number, common) for number in empty}}
+        ranges = dict(sorted(every.items()))
+        proof = proof_of(*unit, [*ranges.values()], rest, common)
+        unproved = sorted(proof.unproved)
+        borders = borders_of(unit.topic, ranges, rest, proof.unproved, common) if unproved else None
+        if borders is not None:
+            yield Row("borders", *unit, "", 0, pickle.dumps(borders))
+            for number in empty:
+                suspects = suspects_of_range({}, rest, number, unit.topic, borders, common)
+                yield Row("suspects", *unit, "", number, pickle.dumps(suspects))
+        if proof.summary is not None:
+            yield of_no_partition("summaries", json.dumps([proof.summary]).encode())
+    yield Row("proof", *unit, "" if unproved else VALID, 0, json.dumps(unproved).encode())
+
+
+def condense(handed: list[Any], ranged: _ByRange, settings: Settings) -> tuple[list[Unit], DataFrame]:
     """The partitions that can be condensed, and their blocks of the kinds `condensed` and `others`.
 
-    `handed`: the blocks of their borders, and of the suspects of ranges without rows. `placed`: the blocks of all
-    ranges (range_tasks.py). `rest`: those of partitions that are in no range.
+    `handed`: the blocks of their borders, and of the suspects of ranges without rows.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_unpack_block, handed) if kind == "borders"}
-    found = of_units(placed, borders).mapInArrow(partial(_suspects, settings, borders), BLOCK)
+    found = of_units(ranged.placed, borders).mapInArrow(partial(_suspects, settings, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
     for kind, unit, number, one in map(_unpack_block, [*handed, *found.collect()]):
         if kind == "suspects":
             suspects[unit][number] = one
     every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
     wanted = {unit: one for unit, one in every.items() if one is not None}
-    retained = of_units(placed, wanted).mapInArrow(partial(_condense_blocks, settings, wanted), BLOCK)
-    return [*wanted], retained.unionByName(rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed")))
+    retained = of_units(ranged.placed, wanted).mapInArrow(partial(_condense_blocks, settings, wanted), BLOCK)
+    rest = ranged.rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed"))
+    return [*wanted], retained.unionByName(rest)
 
 
 def _unpack_block(row: Any) -> tuple[str, Unit, int, Any]:
