@@ -36,6 +36,7 @@ EXPECTED = (
 
 NO_RUN = "a folder without a history or brokers' files"
 LOG_ENDINGS = (".log", ".txt")  # endings of histories, and of brokers' logs
+_LINEARIZE = "`logjudge linearize` judges histories of general operations"
 # The first line has a process and a function, as each operation on an object has.
 _IS_OPERATION = re.compile(rb"(?=[^\n]*[:\"]process\b)(?=[^\n]*[:\"]f\b)")
 _HISTORY_NAMES = ("history.jsonl", "history.jsonl.gz", "history.jsonl.zst", "history.parquet", "history.edn")
@@ -273,29 +274,40 @@ def _read_config(path: Path) -> tuple[dict[str, Any], str]:
 
 def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> str:
     """The name of the reader of such histories that recognises a file's first bytes. Raises InputError."""
-    if re.match(rb'\s*\[\s*\{\s*"', head):
-        hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
-        raise InputError(source, "a JSON array", "one JSON object a line", hint)
-    if LOG in contents and re.match(rb"\s*\[\s*\{\s*:", head):
-        raise InputError(source, "a vector of operations", "one operation a line", "leave out the brackets around them")
+    _refuse_brackets(head, source, contents)
     name = recognise(head, LOG)
     if name is not None and READERS[name].CONTENT in contents:
         return name
     if not head:
         raise InputError(source, "an empty file", "events", "nothing was recorded, or the file lost its content")
-    if name is not None and READERS[name].CONTENT == TRANSACTIONS:
-        hint = "`logjudge check` judges transactions on lists and registers"
-        raise InputError(source, f"transactions ({name})", "the history of a replicated log", hint)
-    linearize = "`logjudge linearize` judges histories of general operations"
-    if name is not None and _IS_OPERATION.match(head):
-        raise InputError(source, f"general operations ({name})", "the history of a replicated log", linearize)
+    if name is not None:
+        _refuse_other_content(name, head, source)
     found, advice = describe(head, source)
     if found.startswith(NO_JSON):
         raise InputError(source, found, "one JSON object a line", advice or "correct the line, or copy the file again")
     hint = advice or f"docs/format.md describes them, --from names one ({', '.join(readers_of(*contents))})"
     if name is not None and not advice:
-        hint += f"; {linearize}"
+        hint += f"; {_LINEARIZE}"
     raise InputError(source, found, EXPECTED, hint)
+
+
+def _refuse_brackets(head: bytes, source: str, contents: tuple[str, ...]) -> None:
+    """Raises InputError for events or operations that stand in one array or vector."""
+    if re.match(rb'\s*\[\s*\{\s*"', head):
+        hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
+        raise InputError(source, "a JSON array", "one JSON object a line", hint)
+    if LOG in contents and re.match(rb"\s*\[\s*\{\s*:", head):
+        raise InputError(source, "a vector of operations", "one operation a line", "leave out the brackets around them")
+
+
+def _refuse_other_content(name: str, head: bytes, source: str) -> None:
+    """Raises InputError for a file that is surely no history of a log, as this reader recognises it."""
+    expected = "the history of a replicated log"
+    if READERS[name].CONTENT == TRANSACTIONS:
+        hint = "`logjudge check` judges transactions on lists and registers"
+        raise InputError(source, f"transactions ({name})", expected, hint)
+    if _IS_OPERATION.match(head):
+        raise InputError(source, f"general operations ({name})", expected, _LINEARIZE)
 
 
 def _check_reader(name: str, head: bytes, source: str) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,9 +61,19 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[Record], int]:
     or logs-0@237, logs-1@240. A fault of several nodes becomes several bands if they were healed at different times.
     """
     events = context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("invoked", "at")
-    open_since: dict[tuple[str, str], int] = {}
+    faults, moments = _faults_in(events)
+    bands = [*moments, *_bands_of(faults)]
+    bands.sort(
+        key=lambda band: (band["from"], band["to"] is None, band["to"] or 0, band["kind"], band["nodes"], band["place"])
+    )
+    return bands[:MAX_FAULTS], max(len(bands) - MAX_FAULTS, 0)
+
+
+def _faults_in(events: pl.DataFrame) -> tuple[list[_Fault], list[Record]]:
+    """The faults that lasted, each of one node, and the bands of INSTANT faults."""
+    open_since: dict[tuple[str, str], int] = {}  # by kind and node
     faults: list[_Fault] = []
-    moments = []
+    moments: list[Record] = []
     for row in events.iter_rows(named=True):
         kind, nodes, place = _parse_detail(row["detail"])
         start, end = row["invoked"], row["invoked"] if row["completed"] is None else row["completed"]
@@ -78,18 +88,16 @@ def fault_bands(context: pl.DataFrame) -> tuple[list[Record], int]:
                 if kind == "kill" and ("pause", node) in open_since:
                     faults.append(_Fault("pause", node, open_since.pop(("pause", node)), start))
                 open_since.setdefault((kind, node), start)
-    faults += [_Fault(*key, since, None) for key, since in open_since.items()]
-    together: dict[tuple[int, int | None, str], list[str]] = {}
+    return faults + [_Fault(*key, since, None) for key, since in open_since.items()], moments
+
+
+def _bands_of(faults: Iterable[_Fault]) -> Iterator[Record]:
+    """Bands of faults that lasted. Those of a kind that began and ended together are one."""
+    nodes: dict[tuple[str, int, int | None], set[str]] = {}
     for fault in faults:
-        together.setdefault((fault.since, fault.until, fault.kind), []).append(fault.node)
-    rows = moments + [
-        {"kind": kind, "nodes": sorted({node for node in nodes if node})[:20], "place": "", "from": since, "to": until}
-        for (since, until, kind), nodes in together.items()
-    ]
-    rows.sort(
-        key=lambda band: (band["from"], band["to"] is None, band["to"] or 0, band["kind"], band["nodes"], band["place"])
-    )
-    return rows[:MAX_FAULTS], max(len(rows) - MAX_FAULTS, 0)
+        nodes.setdefault((fault.kind, fault.since, fault.until), set()).add(fault.node)
+    for (kind, since, until), names in nodes.items():
+        yield {"kind": kind, "nodes": sorted(names - {""})[:20], "place": "", "from": since, "to": until}
 
 
 def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int]) -> list[tuple[str, str]]:

@@ -129,32 +129,40 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
 
     Losses that the configuration permits have causes too, but are not breaches.
     """
-    violations = [one for one in incidents if one.severity == "violation"]
-    if not any(one.is_explained for one in violations):
+    breaches = [one for one in incidents if one.severity == "violation"]
+    if not any(one.is_explained for one in breaches):
         return []
-    unknown = [one for one in violations if not one.is_known and (one.is_explained or one.lost)]
     causes: dict[str, Incident] = {}  # by its name, an incident of each cause, rather one with a loss
-    for one in sorted(violations, key=lambda one: not one.lost):
+    for one in sorted(breaches, key=lambda one: not one.lost):
         if one.is_known:
             causes.setdefault(one.cause, one)
     if not causes:
         return ["The cause is not known."]
-    has_losses = any(one.lost for one in violations)
+    has_losses = any(one.lost for one in breaches)
     explains_loss = any(one.lost for one in causes.values())
-    sentences = ["The cause of the loss is not known."] if has_losses and not explains_loss else []
+    first = ["The cause of the loss is not known."] if has_losses and not explains_loss else []
+    return [*first, *_known_causes([*causes.values()], has_losses), *_unknown_rest(breaches, explains_loss)]
+
+
+def _known_causes(incidents: Sequence[Incident], has_losses: bool) -> Iterator[str]:
+    """A sentence for each of the first causes with its prevention, and the number of the others."""
     named: set[str] = set()
-    for one in [*causes.values()][:MAX_BLAMED]:
+    for one in incidents[:MAX_BLAMED]:
         of_what = " of other breaches" if has_losses and not one.lost else ""
-        sentences.append(f"Cause{of_what}: {_cause_sentence(one.cause)}.{_prevention(one.prevented_by, named)}")
+        yield f"Cause{of_what}: {_cause_sentence(one.cause)}.{_prevention(one.prevented_by, named)}"
         named.update(one.prevented_by)
-    if len(causes) > MAX_BLAMED:
-        sentences.append(f"{plural(len(causes) - MAX_BLAMED, 'more cause')} below.")
+    if len(incidents) > MAX_BLAMED:
+        yield f"{plural(len(incidents) - MAX_BLAMED, 'more cause')} below."
+
+
+def _unknown_rest(breaches: Iterable[Incident], explains_loss: bool) -> Iterator[str]:
+    """Sentences on the breaches without a known cause, beside some with one."""
+    unknown = [one for one in breaches if not one.is_known and (one.is_explained or one.lost)]
     records = sum(one.records for one in unknown)
     if records and explains_loss:
-        sentences.append(f"The cause of {records:,} of the lost writes is not known.")
+        yield f"The cause of {records:,} of the lost writes is not known."
     if not all(one.lost for one in unknown):
-        sentences.append("The cause of the other breaches is not known.")
-    return sentences
+        yield "The cause of the other breaches is not known."
 
 
 def _prevention(measures: Sequence[str], named: set[str]) -> str:
