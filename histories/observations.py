@@ -120,6 +120,7 @@ def _no_steps() -> pl.DataFrame:
 
 
 def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """The sends, each with its acks. With acks=0 no broker responds, so a client made up any offset."""
     columns = [name for name in SENDS if name != "acknowledged"]
     sends = operations.with_columns(txn=pl.lit(False), index=pl.lit(0, dtype=pl.Int32)).select(columns)
     if len(steps):
@@ -134,7 +135,10 @@ def _sends(operations: pl.DataFrame, steps: pl.DataFrame, settings: Settings) ->
             pl.coalesce(pl.when(pl.col("acks") == "-1").then(pl.lit("all")).otherwise("acks"), default).alias("acks"),
             pl.col("synthetic").fill_null(False),
         )
-        .with_columns(acknowledged=(pl.col("outcome") == "ok") & (pl.col("acks") != "0"))
+        .with_columns(
+            acknowledged=(pl.col("outcome") == "ok") & (pl.col("acks") != "0"),
+            offset=pl.when(pl.col("acks") != "0").then("offset"),
+        )
         .select(list(SENDS))
     )
 

@@ -54,7 +54,7 @@ class Twin:
         acks = str(self.setting_of(op.process, "acks") or "all")
         for step in op.event.get("ops", [op.event]) if op.f in ("send", "txn") else []:
             if step["f"] == "send" and step["value"] is not None:
-                offset = step.get("offset")
+                offset = None if acks == "0" else step.get("offset")  # no broker responded
                 acked = op.outcome == "ok" and acks != "0"
                 who = (op.process, op.outcome, op.begun, op.done, op.id)
                 yield Send(step["value"], step.get("key"), offset, *who, acked, op.f == "txn")
