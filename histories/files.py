@@ -152,6 +152,19 @@ def head_of(path: Path) -> bytes:
     return bytes(head[: max(HEAD_BYTES, head.find(b"\n"))])
 
 
+def tail_of(path: Path) -> bytes:
+    """The last whole lines, as many as `head_of` returns at most; none of a compressed file or an unreadable one."""
+    try:
+        if compression_of(path):
+            return b""
+        with path.open("rb") as opened:
+            opened.seek(max(opened.seek(0, os.SEEK_END) - HEAD_BYTES, 0))
+            tail = opened.read(HEAD_BYTES)
+    except (OSError, ValueError):
+        return b""
+    return tail[tail.find(b"\n") + 1 :]
+
+
 def is_tar(head: bytes) -> bool:
     """Whether a file with these first bytes (decompressed) is a tar archive. It holds whole texts, as a log does."""
     return head[257:].startswith((b"ustar\0", b"ustar  \0"))

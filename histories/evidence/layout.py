@@ -24,7 +24,7 @@ from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import dumps_to_judge, without_foreign_files
 from .leftover_folders import leftovers
 from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
-from .log_prefixes import is_undated, logs_in, writer_of
+from .log_prefixes import is_undated, logs_in, writer_of, writers_without_prefix
 from .missing_segments import SEGMENT, FoundFile, missing_segments, unreadable_parts, without_copies
 from .parts import Part
 from .server_log import split_log
@@ -39,6 +39,7 @@ PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker k
 COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
 FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder
 UNDATED = "found no line with a time, expected lines such as `[2026-11-20 10:00:00,000] INFO started (kafka.Kafka)`"
+MIXED = "found lines of brokers {} without prefixes, so their broker is not known; expected a file for each broker"
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run
@@ -113,11 +114,15 @@ def _parts_with_broker_ids(root: Path, files: Iterable[FoundFile]) -> tuple[list
 
 
 def _pieces(part: Part) -> list[Part]:
-    """A log as a part for each source of its lines. One without times, such as one in JSON, is unreadable."""
+    """A log as a part for each source of its lines. One without times, or of several brokers, is unreadable."""
     if part.kind != "log":
         return [part]
     try:
-        return [replace(part, kind="unreadable", reason=UNDATED)] if is_undated(part.path) else logs_in(part)
+        if is_undated(part.path):
+            return [replace(part, kind="unreadable", reason=UNDATED)]
+        if len(writers := writers_without_prefix(part.path)) > 1:
+            return [replace(part, kind="unreadable", reason=MIXED.format(" and ".join(writers)))]
+        return logs_in(part)
     except (OSError, ValueError):
         return [part]  # reading it reports why
 
@@ -225,7 +230,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
 
 
 def _has_writer(log: Part) -> bool:
-    return not is_tar(head_of(log.path)) and (writer_of(log.path) is not None or len(logs_in(log)) > 1)
+    if is_tar(head_of(log.path)):
+        return False
+    return writer_of(log.path) is not None or len(logs_in(log)) > 1 or bool(writers_without_prefix(log.path))
 
 
 def _topic_partition(folder: Path) -> tuple[str, int] | tuple[None, None]:

@@ -29,7 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of
+from ..files import HEAD_BYTES, Split, blocks, compression_of, head_of, tail_of
 from .parts import Part
 
 STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)[,.](\d{3})\]")
@@ -209,7 +209,23 @@ def logs_in(part: Part) -> list[Part]:
     return found
 
 
+def writers_without_prefix(path: Path) -> list[str]:
+    """The ids of the brokers whose lines are in a log without prefixes, by its first and its last lines.
+
+    With two, nothing tells which lines are of which broker: many lines have no id.
+    """
+    heads = _heads(path)
+    if [*heads] != [None]:
+        return []
+    last = "\n".join(map(in_kafkas_layout, tail_of(path).decode("utf-8", "replace").split("\n")))
+    return sorted(_ids_in(heads[None]) | _ids_in(last))
+
+
 def writer_in(head: str) -> str | None:
     """The id of the broker or controller that wrote these lines; None without one, or with two."""
-    found = set(_CONFIGURED.findall(head)) or {"".join(groups) for groups in _NAMED.findall(head)}
+    found = set(_CONFIGURED.findall(head)) or _ids_in(head)
     return found.pop() if len(found) == 1 else None
+
+
+def _ids_in(text: str) -> set[str]:
+    return {*_CONFIGURED.findall(text), *("".join(groups) for groups in _NAMED.findall(text))}

@@ -77,6 +77,22 @@ def test_a_lone_log_has_the_broker_of_its_lines(name: str, tmp_path: Path) -> No
     assert [(part.kind, part.broker, part.name) for part in find_parts(tmp_path / name)] == [("log", "3", name)]
 
 
+@pytest.mark.parametrize("name", ["server.log", "all-brokers.txt"])
+@pytest.mark.parametrize("head", ["", "\tnode.id = 3\n"])
+@pytest.mark.parametrize("between", ["", "[2026-11-20 10:00:02,000] INFO flushed (kafka.log.UnifiedLog)\n" * 4000])
+def test_lines_of_two_brokers_without_prefixes_are_of_no_known_broker(
+    head: str, between: str, name: str, tmp_path: Path
+) -> None:
+    """Neither of the first lines' broker: a line such as `Truncating log orders-0 to offset 9` has no id."""
+    other = LOG.replace("nodeId=3", "nodeId=4")
+    _write(tmp_path / "brokers" / "3" / name, LOG + head + between + other)
+    [part] = find_parts(tmp_path)
+    assert part.kind == "unreadable"
+    assert part.reason.startswith("found lines of brokers 3 and 4 without prefixes, so their broker is not known")
+    _write(tmp_path / "brokers" / "3" / name, LOG + head + between + LOG)
+    assert [(part.kind, part.broker) for part in find_parts(tmp_path)] == [("log", "3")]
+
+
 PLAIN = "[2026-11-20 10:00:00,123] INFO [Partition orders-0 broker=1] Shrinking ISR (kafka.cluster.Partition)"
 MESSAGE, LOGGER = "[Partition orders-0 broker=1] Shrinking ISR", "kafka.cluster.Partition"
 WHEN = datetime(2026, 11, 20, 10, 0, 0, 123_000, UTC)
