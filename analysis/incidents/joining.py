@@ -139,25 +139,36 @@ def _grouping_key(finding: Finding) -> tuple[Any, ...]:
 
 
 def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding], events: Mapping[str, str]) -> None:
-    """Adds findings without an explanation to the group of their event, or of their rule in the partition."""
+    """Adds findings without an explanation to the group of their event, or of their rule in the partition.
+
+    Of the groups of an event, it is the first that explains lost records at the finding's offsets, else the largest.
+    """
     placed = {name for group in groups.values() for name in group.findings}
-    of_event: dict[str, _Group] = {}
+    of_event: dict[str, list[_Group]] = {}
     for group in sorted(groups.values(), key=_size, reverse=True):
-        for name in group.findings:
-            if name in events:
-                of_event.setdefault(events[name], group)
+        for first in dict.fromkeys(events[name] for name in group.findings if name in events):
+            of_event.setdefault(first, []).append(group)
     for name, finding in findings.items():
         if name in placed:
             continue
         event = events.get(name)
         if event in of_event:
-            of_event[event].findings[name] = finding
+            same = of_event[event]
+            next((group for group in same if _lost_at(group, finding)), same[0]).findings[name] = finding
             continue
         key = event or _grouping_key(finding)
         group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
         group.findings[name] = finding
         if event:
-            of_event[event] = group
+            of_event[event] = [group]
+
+
+def _lost_at(group: _Group, finding: Finding) -> bool:
+    """Whether a group explains lost records at the offsets of a finding."""
+    if finding.topic is None or finding.first_offset is None:
+        return False
+    own = LostRange.of(finding)
+    return any(one.lost is not None and one.lost.overlaps(own) for one in group.explanations)
 
 
 def _size(group: _Group) -> int:
