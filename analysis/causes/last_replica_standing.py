@@ -32,6 +32,7 @@ from .prevention import (
 )
 from .replica_history import (
     death_facts,
+    faults_on_records,
     had_records,
     had_sole_isr_at_acknowledgement,
     is_dead,
@@ -101,12 +102,11 @@ def _proof(
     timeline: Timeline, change: LeaderChange, lost: Lost, had: list[Fact], alone: list[Fact], short: list[Fact]
 ) -> Attempt:
     """The chain with the facts that the broker had the records, was alone in the ISR, and has a short log now."""
-    broker, successor = change.new_leader or "", change.successor
-    elected = successor.time if successor else None
+    broker, successor, elected = change.new_leader or "", change.successor, change.lost_at
     shrunk = sole_isr_facts(timeline, broker, lost.last_acked)
     until = lost.last_acked if shrunk or successor is None else elected
     absent = [reasons_absent(timeline, other, until) for other in sorted(timeline.members - {broker})]
-    changed = [fact for _, fact in timeline.faults_on(broker, ("truncate", *DAMAGES)) if fact.partition == lost.name]
+    changed = faults_on_records(timeline, broker, ("truncate", *DAMAGES), lost, elected)
     facts = chain(
         change.began,
         had,
@@ -118,7 +118,7 @@ def _proof(
         death_facts(timeline, broker, elected),
         changed,
         short,
-        change.succeeded if successor or not change.new else change.new.facts[-1:],
+        change.succeeded or (change.new.facts[-1:] if change.new else []),
         change.start_of_successor,
     )
     was_damaged = any(fact.kind == f"fault-{kind}" for fact in changed for kind in DAMAGES)

@@ -30,6 +30,7 @@ from .writing_term import (
     lost_by_restart,
     replaced_leader,
     resumed_below,
+    resumption_facts,
     writing_term,
 )
 
@@ -37,12 +38,13 @@ from .writing_term import (
 @dataclass(frozen=True)
 class LeaderChange:
     """The term that acknowledged the lost records, the first later term that began at or below them, and the missing
-    evidence. Both are one term if a leader returned in its own epoch.
+    evidence. Both are one term if a leader returned in its own epoch; `resumed` is the line in which it led on.
     """
 
     old: Term | None = None
     new: Term | None = None
     missing: tuple[str, ...] = ()
+    resumed: tuple[Fact, ...] = ()
 
     @property
     def successor(self) -> Term | None:
@@ -56,8 +58,14 @@ class LeaderChange:
 
     @property
     def succeeded(self) -> list[Fact]:
-        """The first fact of the successor."""
-        return self.successor.facts[:1] if self.successor else []
+        """The first fact of the successor, or that of a leader that led on in its own epoch."""
+        return self.successor.facts[:1] if self.successor else list(self.resumed)
+
+    @property
+    def lost_at(self) -> int | None:
+        """The time (ns) at which a leader without the records began; None if it is not known."""
+        led_on = next((fact.time for fact in self.resumed), None)
+        return self.successor.time if self.successor else led_on
 
     @property
     def start_of_successor(self) -> list[Fact]:
@@ -97,11 +105,13 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (terms := _replaced_in_term(timeline, old, lost, then, now)):
-        return LeaderChange(*terms, missing)
+        writer, replacing = terms
+        resumed = resumption_facts(timeline, replacing, lost) if writer is replacing else []
+        return LeaderChange(writer, replacing, missing, tuple(resumed))
     after = [term for term in led if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and lost_by_restart(timeline, new, lost):
-        return LeaderChange(new, new)
+        return LeaderChange(new, new, resumed=tuple(resumption_facts(timeline, new, lost)))
     election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 

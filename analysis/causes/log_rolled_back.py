@@ -30,9 +30,10 @@ from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held
-from .prevention import second_replica
+from .prevention import second_replica, setting_changes
 from .replica_history import (
     death_facts,
+    faults_on_records,
     had_records,
     is_committed,
     is_dead,
@@ -75,7 +76,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
-    disk_faults = _disk_fault_facts(timeline, broker, lost)
+    disk_faults = faults_on_records(timeline, broker, DISK_FAULTS, lost, change.lost_at)
     rollback = rollback_facts(timeline, broker, lost)
     if not rollback:
         if not any(fact.kind in RESTORED for fact in disk_faults):
@@ -88,6 +89,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     old = change.old_leader if change.old_leader != broker else None
     facts = chain(
         change.began,
+        setting_changes(timeline, lost, None),
         acknowledgement_facts(lost),
         death_facts(timeline, broker, since),
         disk_faults,
@@ -292,7 +294,11 @@ def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: i
     """The faults in the history that replaced the broker's log, or cut the records off it after a shutdown, between two
     times.
     """
-    dated = [(fact.time, fact) for fact in _disk_fault_facts(timeline, broker, lost) if fact.time is not None]
+    dated = [
+        (fact.time, fact)
+        for fact in faults_on_records(timeline, broker, DISK_FAULTS, lost, None)
+        if fact.time is not None
+    ]
     changed = [(at, fact) for at, fact in dated if since <= at <= until]
     restored = [fact for _, fact in changed if fact.kind in RESTORED]
     return restored or [step for at, fact in changed for step in _cut_facts(timeline, broker, lost, fact, at)][:2]
@@ -342,9 +348,3 @@ def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list
     text = f"{in_snapshot(short.snapshot)} broker {short.broker}'s checkpointed recovery point of {logs.name} was"
     text += f" {point['offset']}: all records below it had been flushed to disk"
     return [fact_of(logs, text, "recovery-point", point, offset=point["offset"], snapshot=short.snapshot)]
-
-
-def _disk_fault_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
-    """The faults in the history that changed the broker's files after the records had been acknowledged."""
-    hit = [fact for fault, fact in timeline.faults_on(broker, DISK_FAULTS) if fault.completed >= lost.stored_at]
-    return [fact for fact in hit if fact.partition in (None, lost.name)]

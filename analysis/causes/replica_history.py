@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import islice, pairwise, takewhile
 
 import polars as pl
@@ -92,6 +93,19 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     ends = sum(fault.kind in ENDS_OF_PROCESSES for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in (*ENDS_OF_PROCESSES, "restart", "pause") for fault in faults)
     return lost_power(timeline, broker, since, until) or any(n > ends or not harmless for n in between.values())
+
+
+def faults_on_records(
+    timeline: Timeline, broker: str, kinds: Collection[str], lost: Lost, until: int | None
+) -> list[Fact]:
+    """The faults in the history that may have taken the lost records from a broker's disk by a time (ns; None: ever).
+
+    They hit the partition, or the whole disk, after the records had been stored. A cut behind the records took none.
+    """
+    limit = MAX_INT64 if until is None else until + SECOND
+    hit = [fact for fault, fact in timeline.faults_on(broker, kinds) if lost.stored_at <= fault.completed <= limit]
+    of_partition = [fact for fact in hit if fact.partition in (None, lost.name)]
+    return [fact for fact in of_partition if fact.offset is None or fact.offset <= lost.last]
 
 
 def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:

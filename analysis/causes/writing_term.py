@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import SECOND
+from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Term, Timeline
 from .cases import Lost
 from .replica_history import had_records, is_dead, truncations
@@ -169,13 +169,20 @@ def _held_another(timeline: Timeline, term: Term, lost: Lost) -> bool:
     return bool(times and starts) and not any(times[0] < time <= until for time in starts)
 
 
-def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a term restarted after the acknowledgement, and led on from at or below the lost records.
+def resumption_facts(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
+    """The line in which the leader of a term led on from at or below the records, as it had restarted after their
+    acknowledgement; empty without one.
 
-    ZooKeeper's controller keeps the epoch of the only broker in the ISR that restarts.
+    The controller keeps the epoch of the only broker in the ISR if that restarts before its session ends.
     """
     ends = [end for time, end in timeline.dated_ends(term.leader, "loaded") if time > lost.stored_at]
-    return any((e.fact.kind, e.fact.epoch) == ("begins", term.epoch) and e.end <= lost.first for e in ends)
+    below = [end.fact for end in ends if end.end <= lost.first]
+    return [fact for fact in below if (fact.kind, fact.epoch) == ("begins", term.epoch)][:1]
+
+
+def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
+    """Whether the leader of a term led on from at or below the records (`resumption_facts`)."""
+    return bool(resumption_facts(timeline, term, lost))
 
 
 def led_until(timeline: Timeline, term: Term, epoch: int) -> bool:

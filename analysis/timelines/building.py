@@ -32,6 +32,7 @@ from .timeline import (
     broker_names,
     is_last_known_leader,
     isr_clause,
+    last_known_clause,
 )
 from .topic_settings import add_setting
 
@@ -202,7 +203,7 @@ def _election(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | 
         joined = _joined_with_reassignment(row, previous)
         term.electable = known if term.was_last_known else sync | elr | joined or known
         candidates = frozenset() if term.was_last_known else sync | elr or known
-        message += isr_clause(candidates)
+        message += isr_clause(candidates) + last_known_clause(term.was_last_known)
         message += f", which broker {leader} joined as the reassignment ended" if joined else ""
     about: dict[str, Any] = {"partition": name, "epoch": term.epoch, "broker": leader, "isr": isr}
     fact = _recorded(row, message, "elected", brokers=candidates, **about)

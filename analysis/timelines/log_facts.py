@@ -17,6 +17,7 @@ from .timeline import (
     broker_names,
     is_last_known_leader,
     isr_clause,
+    last_known_clause,
 )
 from .topic_settings import add_logged_settings
 
@@ -176,8 +177,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     message += "" if shown is None else isr_clause(shown)
     if last_known is not False:
         term.was_last_known = last_known
-    if last_known:
-        message += "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
+    message += last_known_clause(last_known)
     fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=shown)
     term.facts.append(fact)
     term.elections.append(Election(before, fact))

@@ -127,6 +127,12 @@ def isr_clause(isr: frozenset[str]) -> str:
     return f"; the ISR had been {listed(isr)}" if isr else "; the ISR had been empty"
 
 
+def last_known_clause(is_last_known: bool | None) -> str:
+    """A clause on the election of the last known leader; empty for other elections, or if it is not known."""
+    clause = "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
+    return clause if is_last_known else ""
+
+
 def is_last_known_leader(
     clean_only: bool | None, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
 ) -> bool | None:

@@ -8,7 +8,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, SECOND, lost, metadata, server_log, timeline
+from .timelines import AFTER, SECOND, fault, lost, metadata, server_log, timeline
 
 CLEAN, UNCLEAN = "no unclean election by an operator", "unclean.leader.election.enable=false"
 SHRINKS = (4, {"isr": [1]})
@@ -92,6 +92,19 @@ def test_an_election_after_the_eligible_replicas_were_cleared_is_unclean_unless_
     tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
     found = explain_loss(timeline(tables, meta=meta), lost())
     assert (found.cause == "unclean-election") == bool(unclean)
+
+
+@pytest.mark.parametrize(("at", "is_named"), [(3, True), (8, False)])
+def test_the_setting_at_the_acknowledgement_is_part_of_a_rolled_back_log(at, is_named):
+    """An operator lowers it in an outage, before the record or after it; then the disk of the last broker is lost."""
+    meta = metadata(
+        (2, {"isr": [1]}), setting("min.insync.replicas", "1", at), (9, {"leader": -1}), (12, {"leader": 1})
+    )
+    tables = {**logs("1: 0a"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    faults = [fault("shutdown", "1", 9), fault("restore", "1", 10), fault("restart", "1", 11)]
+    found = explain_loss(timeline(tables, meta=meta, leader="1", faults=faults), lost())
+    assert found.cause == "log-rolled-back"
+    assert ("setting" in {fact.kind for fact in found.chain}) == is_named
 
 
 def test_a_timeline_without_dates_of_its_settings_knows_none_that_changed():

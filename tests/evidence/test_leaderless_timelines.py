@@ -27,6 +27,10 @@ def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
         "orders-0 still had no leader in epoch 1, ISR [], ELR [2]",
         "orders-0 still had no leader in epoch 1, ISR [], ELR []",
     ]
+    assert known.terms[2].facts[0].sentence == (
+        "the controller elected broker 2 leader of orders-0 in epoch 2, ISR [2]; the ISR had been empty; it was the"
+        " last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
+    )
 
 
 def test_a_second_loss_of_the_leader_is_a_loss_again():

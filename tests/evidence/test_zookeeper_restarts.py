@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from logjudge.analysis.causes import explain_loss
 
@@ -52,3 +54,23 @@ def test_a_start_that_failed_while_the_session_lasted_ended_in_order_after_the_l
     lines = server_log("1", *((at, BOOT) for at in starts), (9, IN_ORDER))
     found = rolled_back(fault("kill", "1", 6), before="", after="1: 0a\n2: 0a", changes=changes, events=[lines])
     assert found.cause == cause
+
+
+@pytest.mark.parametrize("is_in_order", [True, False])
+def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_in_order):
+    """Broker 1 is down from 9 to 11 s. What hits it after it led on, and a cut behind the record, lost nothing."""
+    cut = {"details": {"topic": "orders", "partition": 0, "offsets_cut": [4, 5]}}
+    faults = [
+        replace(fault("truncate", "1", 8), **cut),
+        fault("shutdown" if is_in_order else "kill", "1", 9),
+        fault("restart", "1", 11),
+        fault("kill", "1", 20),
+        replace(fault("truncate", "1", 21), **cut),
+    ]
+    lines = [(1, LEADS % (1, 3, "1")), (1, BEGINS % 0), (11, BOOT), (12, BEGINS % 1)]
+    held = timeline(logs("1: 0a"), {"replicas": ("1",)}, None, [server_log("1", *lines)], leader="1", faults=faults)
+    found = explain_loss(held, lost())
+    assert found.cause == ("log-rolled-back" if is_in_order else "last-replica-standing")
+    assert found.chain[-1].sentence == "broker 1 began to lead orders-0 in epoch 3 from offset 1, ISR [1]"
+    assert not [fact for fact in found.chain if fact.kind == "fault-truncate"]
+    assert ("fault-shutdown" if is_in_order else "kill") in {fact.kind for fact in found.chain}
