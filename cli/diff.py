@@ -11,7 +11,7 @@ import click
 from ..analysis.inspect.differences import differences
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
-from ..analysis.wording import span
+from ..analysis.wording import plural, span
 from ..histories.errors import UsageError
 from .document import Document
 from .inspection import (
@@ -114,7 +114,7 @@ def _add_snapshot(document: Document, p: Partition, snapshot: dict[str, Any], op
 def _add_result(document: Document, snapshot: dict[str, Any]) -> None:
     if snapshot["divergences"]:
         count = sum(divergence["count"] for divergence in snapshot["divergences"])
-        document.sentences(f"DIFFERENT at {count:,} offsets: {differing_spans(snapshot)}")
+        document.sentences(f"DIFFERENT at {plural(count, 'offset')}: {differing_spans(snapshot)}")
     elif len(snapshot["brokers"]) < 2:
         document.sentences("only one replica was collected, so there is nothing to compare")
     elif snapshot["damage"]:

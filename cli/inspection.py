@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.wording import some, utc_text
+from ..analysis.wording import some, span, utc_text
 from ..histories.errors import InputError, UsageError
 from ..histories.settings import DAY_MS
 from ..plots.report.saved import is_saved
@@ -140,12 +140,13 @@ NO_LOG = "No broker log with records was collected."
 
 def describe_extent(broker: dict[str, Any]) -> str:
     """The offsets that a broker's log has in a snapshot of `differences`."""
-    return f"broker {broker['broker']} has offsets {broker['start']} to {broker['end'] - 1}"
+    return f"broker {broker['broker']} has {span(broker['start'], broker['end'] - 1)}"
 
 
 def differing_spans(snapshot: dict[str, Any]) -> str:
     """The offsets at which the replicas of a snapshot differ; empty where they agree."""
-    return ", ".join(f"{one['first']} to {one['last']}" for one in snapshot["divergences"])
+    ends = [(one["first"], one["last"]) for one in snapshot["divergences"]]
+    return ", ".join(f"{first}" if first == last else f"{first} to {last}" for first, last in ends)
 
 
 def record_text(record: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from command_line import ROOT
+from command_line import ROOT, invoke
 from hypothesis import given
 from hypothesis import strategies as st
 from logjudge import check
@@ -309,3 +309,13 @@ def test_dumps_without_leader_epochs_are_not_ordered(tmp_path: Path) -> None:
         (tmp_path / name / "1-orders-0.txt").write_text(_dump(SEGMENT_1, 0, last, -1))
     assert set(_kinds(tmp_path).values()) == {"left-out"}
     assert check(tmp_path).verdict == "unknown"
+
+
+def test_diff_of_logs_with_one_record_names_one_offset(tmp_path):
+    for broker, value in (("1", "a"), ("2", "b")):
+        record = f"| offset: 0 CreateTime: 5 keySize: -1 valueSize: 1 headerKeys: [] payload: {value}"
+        head = HEAD.replace("lastOffset: 1 count: 2", "lastOffset: 0 count: 1")
+        (tmp_path / f"{broker}-orders-0.txt").write_text(f"{head}\n{record}\n")
+    output = invoke("diff", tmp_path).output
+    assert "DIFFERENT at 1 offset: 0\n" in output
+    assert "broker 2 has offset 0\n" in output
