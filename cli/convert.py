@@ -27,7 +27,7 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
     OUT, and name OUT history.*. A malformed line becomes an event without fields, so that the verdict of OUT is not
     better than that of IN; then the exit code is 3.
     """
-    from ..histories.convert import convert
+    from ..histories.convert import ENDINGS, convert
 
     if target.exists() and not overwrite:
         raise UsageError(f"{target} exists; use --overwrite to replace it")
@@ -36,8 +36,9 @@ def command(source: Path, target: Path, reader: str | None, overwrite: bool) -> 
     click.echo(f"{events:,} events written to {target}")
     config = source / "run.json" if source.is_dir() else source.with_name("run.json")
     if config.is_file() and not target.with_name("run.json").exists():
-        named = "" if target.name.startswith("history.") else f", and rename {target.name} to history.*"
-        note(f"run.json was not copied, and the rules need it: copy {config} to {target.parent}{named}")
+        ending = next(ending for ending in ENDINGS if target.name.endswith(ending))
+        named = "" if target.name.startswith("history.") else f", and rename {target.name} to history{ending}"
+        note(f"run.json was not copied, and the rules need it: copy {config} beside {target}{named}")
     if bad:
         unread = "1 line or file" if bad == 1 else f"{bad:,} lines or files"
         why = f"OUT has an event without fields for each; `logjudge check {source}` prints why"

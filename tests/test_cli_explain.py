@@ -73,10 +73,12 @@ def test_an_empty_history_beside_others_keeps_a_converted_one_from_valid(tmp_pat
     assert check(tmp_path, "--out", tmp_path / "o").return_value == 3
 
 
-@pytest.mark.parametrize(("name", "hint"), [("history.jsonl", ""), ("h.jsonl", ", and rename h.jsonl to history.*")])
+@pytest.mark.parametrize(
+    ("name", "hint"), [("history.jsonl", ""), ("h.jsonl", ", and rename h.jsonl to history.jsonl")]
+)
 def test_convert_names_the_way_to_keep_run_json(name: str, hint: str, tmp_path: Path) -> None:
     """A lone history is judged without the run.json beside it, unless the folder is a bundle."""
-    note = f"run.json was not copied, and the rules need it: copy {LOSSY / 'run.json'} to {tmp_path}{hint}\n"
+    note = f"run.json was not copied, and the rules need it: copy {LOSSY / 'run.json'} beside {tmp_path / name}{hint}\n"
     assert invoke("convert", LOSSY, tmp_path / name).stderr.endswith(note)
 
 
