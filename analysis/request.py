@@ -46,7 +46,7 @@ class Request:
     def of_run(self, run: Run) -> Run:
         """The run, to be judged as requested. Raises UsageError for `config` if it has a run.json."""
         if self.config is not None:
-            if run.settings.config.keys() - {"started_at"}:
+            if run.settings.has_run_json:
                 raise UsageError(f"found config with {run.path}, which has a run.json, expected one of them")
             config = config_of(json.dumps(self.config).encode(), "config")
             name = str(config.get("name") or run.settings.name)

@@ -57,6 +57,11 @@ class Settings:
         return self.config.get("finished") is False
 
     @property
+    def has_run_json(self) -> bool:
+        """Whether run.json sets anything but the start of the run, which readers of histories may set."""
+        return bool(self.config.keys() - {"started_at"})
+
+    @property
     def is_undated(self) -> bool:
         """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED

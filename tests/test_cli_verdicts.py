@@ -31,7 +31,7 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     run = parse(f"{{r.enable.idempotence=false}} {loss}").write(tmp_path / "run")
 
     def verdict(*options: str) -> tuple[str, set[str]]:
-        report = json.loads(check(run, "--json", "--out", tmp_path / "out", *options).output)
+        report = json.loads(check(run, "--json", "--out", tmp_path / "out", *options).stdout)
         return report["verdict"], {finding["rule"] for finding in report["findings"]}
 
     assert verdict("--only", "lost-write") == ("invalid", {"lost-write"})
@@ -134,7 +134,7 @@ PREVENTED = "Prevented by unclean.leader.election.enable=false"
 
 
 def test_junit(tmp_path: Path) -> None:
-    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").output)[0]
+    suite = ElementTree.fromstring(check(LOSSY, "--format", "junit", "--out", tmp_path / "o").stdout)[0]
     cases = {case.get("name"): [child.tag for child in case] for case in suite.findall("testcase")}
     assert cases["lost-write"] == ["failure"]
     assert cases["unseen"] == []
@@ -161,9 +161,16 @@ def test_the_way_to_name_final_reads_is_reported(
     config: dict[str, Any], expected: str, unread: Path, tmp_path: Path
 ) -> None:
     (unread / "run.json").write_text(json.dumps(config))
-    assumptions = json.loads(check(unread, "--json", "--out", tmp_path / "o").output)["assumptions"]
+    assumptions = json.loads(check(unread, "--json", "--out", tmp_path / "o").stdout)["assumptions"]
     (final,) = [item for item in assumptions if item["name"] == "final reads complete"]
     assert expected in final["says"]
+
+
+def test_final_reads_of_kafkas_tools_need_a_run_json(tmp_path: Path) -> None:
+    """Their times count from 1970, which is no setting of a run.json."""
+    sent = {"timestamp": 1, "name": "producer_send_success", "value": "1", "offset": 0, "topic": "t", "partition": 0}
+    (tmp_path / "producer.log").write_text(json.dumps(sent) + "\n")
+    assert "as there is no run.json with" in " ".join(check(tmp_path, "--out", tmp_path / "o").output.split())
 
 
 def test_a_timeout_that_is_called_a_failure_counts_as_indeterminate(tmp_path: Path) -> None:
@@ -175,7 +182,7 @@ def test_a_timeout_that_is_called_a_failure_counts_as_indeterminate(tmp_path: Pa
 
 def test_junit_of_what_is_unknown_has_errors(unread: Path, tmp_path: Path) -> None:
     result = check(unread, "--format", "junit", "--skip", "unseen", "--out", tmp_path / "o")
-    suite = ElementTree.fromstring(result.output)[0]
+    suite = ElementTree.fromstring(result.stdout)[0]
     assert result.return_value == 3
     errors = {case.get("name"): str(case[0].get("message")) for case in suite.findall("testcase[error]")}
     assert suite.get("errors") == str(len(errors))

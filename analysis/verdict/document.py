@@ -300,7 +300,7 @@ def _why_no_final_reader(settings: Settings) -> str:
     if named and settings.has_final_reads:
         return f"as {some(named)} recorded no read, or none after the last heal"
     missing = ['"final": true'] * (not settings.has_final_reads) + ["a process with the role final"] * (not named)
-    has = "as run.json lacks" if settings.config else "as there is no run.json with"
+    has = "as run.json lacks" if settings.has_run_json else "as there is no run.json with"
     return f'{has} {" and ".join(missing)}; a Recorder writes both: recorder.finish(final_read="PROCESS")'
 
 
