@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import InputError, UsageError
-from .evidence.layout import PACKED, find_parts, split_part, with_headers_first
+from .evidence.layout import find_parts, is_archive, split_part, with_headers_first
 from .evidence.parts import Part
 from .files import (
     PARQUET_MAGIC,
@@ -66,7 +66,7 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
-    unread: tuple[str, ...] = ()  # texts of no known format beside brokers' files without a history
+    unread: tuple[str, ...] = ()  # texts of no known format, and archives, beside brokers' files without a history
 
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
@@ -116,7 +116,7 @@ def _open_run(
     evidence = _evidence(path, reader, pieces)
     files = _histories(path, evidence)
     if not files and not evidence:
-        packed = sorted(each.name for each in path.iterdir() if PACKED.fullmatch(each.name)) if path.is_dir() else []
+        packed = _archives(path)
         raise InputError(str(path), NO_RUN, EXPECTED, f"unpack {_first_names(packed)}" if packed else "")
     if path.is_dir() and not evidence and reader is None:
         _refuse_other_texts(path, files)
@@ -141,7 +141,7 @@ def _open_run(
         config = {"started_at": SINCE_1970, **config}
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
-    unread = _unread_texts(path, evidence) if (path / "brokers").is_dir() and not files else ()
+    unread = () if files else (*_unread_texts(path, evidence), *_archives(path))
     run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty), unread=unread)
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
@@ -171,9 +171,16 @@ def _histories_beside_brokers(folder: Path, taken: set[Path]) -> list[Path]:
 
 def _unread_texts(folder: Path, evidence: tuple[Part, ...]) -> tuple[str, ...]:
     """The names of texts beside brokers/ that may be of clients, such as a console consumer's output."""
+    if not (folder / "brokers").is_dir():
+        return ()
     taken = {part.path for part in evidence}
     others = sorted(file.name for file in folder.iterdir() if file.is_file() and file not in taken)
     return tuple(name for name in others if _looks_like_history(name) and name not in _BUNDLE_FILES)
+
+
+def _archives(folder: Path) -> tuple[str, ...]:
+    """The names of archives in a folder, which may have a broker's files; none of a path that is no folder."""
+    return tuple(sorted(file.name for file in folder.glob("*") if is_archive(file.name)))
 
 
 def _check_encoding(path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...histories.errors import shortened
+from ...histories.evidence.layout import is_archive
 from ...histories.settings import ROLES, Settings
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
@@ -160,11 +161,12 @@ def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
 
 
 def _no_clients(results: Results) -> str:
-    """That no client is recorded, and which texts beside the brokers' files may be of clients."""
-    if not (unread := results.run.unread):
-        return NO_CLIENTS
-    names = some([shortened(name) for name in unread])
-    return f"{NO_CLIENTS}; {names} {'is' if len(unread) == 1 else 'are'} of no known format, and not read"
+    """That no client is recorded, and which files beside the brokers' were not read."""
+    sentence = NO_CLIENTS
+    for found, is_packed in (("of no known format", False), ("packed", True)):
+        if unread := [shortened(name) for name in results.run.unread if is_archive(name) == is_packed]:
+            sentence += f"; {some(unread)} {'is' if len(unread) == 1 else 'are'} {found}, and not read"
+    return sentence
 
 
 def _is_deleted(summary: dict[str, Any]) -> bool:

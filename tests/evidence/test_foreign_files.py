@@ -283,3 +283,11 @@ def test_a_text_beside_the_brokers_that_is_no_history_is_named(unpacked, tmp_pat
     (tmp_path / name).write_text(text)
     (clients,) = [one for one in verdict(tmp_path)[0]["assumptions"] if one["name"] == "clients recorded"]
     assert (f"; {name} is of no known format, and not read" in clients["says"]) == is_named
+
+
+@pytest.mark.parametrize("name", ["host-b.tar.gz", "host-b.zip", "host-b.md"])
+def test_an_archive_beside_the_brokers_folders_is_named(unpacked, tmp_path, name):
+    broker(unpacked, "brokers/1", tmp_path, "1").rename(tmp_path / "host-a")
+    (tmp_path / name).touch()
+    (clients,) = [one for one in verdict(tmp_path)[0]["assumptions"] if one["name"] == "clients recorded"]
+    assert (f"; {name} is packed, and not read" in clients["says"]) == (name != "host-b.md")
