@@ -65,7 +65,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
 def test_verdict_json_follows_its_schema(tmp_path: Path) -> None:
     schema = json.loads((ROOT / "docs" / "verdict.schema.json").read_text())
     for source, verdict in ((LOSSY, "invalid"), (CLEAN, "valid")):
-        report = json.loads(check(source, "--out", tmp_path / verdict, "--json").output)
+        report = json.loads(check(source, "--out", tmp_path / verdict, "--json").stdout)
         jsonschema.validate(report, schema)
         assert report["verdict"] == verdict
         assert report == verdict_in(tmp_path / verdict)

@@ -81,7 +81,7 @@ def test_runs_without_a_name_of_their_own_get_one(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         paths.append(tmp_path / name / "history.jsonl")
         paths[-1].write_text("".join(json.dumps({"time": n, **event}) + "\n" for n, event in enumerate(valid())))
-    reports = json.loads(check(*paths, out=tmp_path / "o", options=("--json",)).output)
+    reports = json.loads(check(*paths, out=tmp_path / "o", options=("--json",)).stdout)
     assert [report["input"]["name"] for report in reports] == ["a-history", "b-history"]
 
 

@@ -100,14 +100,14 @@ def test_a_log_within_the_process_may_be_faster_than_a_network(tmp_path: Path) -
     assert found.return_value == 0
     assert f"{tmp_path.name}: note: operations took 10,000 ns, less than a round trip within a host" in found.output
     assert "no errors found" in found.output
-    assert len(json.loads(lint(tmp_path, IN_MICROSECONDS, None, "--json").output)["notes"]) == 1
+    assert len(json.loads(lint(tmp_path, IN_MICROSECONDS, None, "--json").stdout)["notes"]) == 1
 
 
 def test_many_malformed_lines_are_counted_and_all_printed_on_request(tmp_path: Path) -> None:
     events = [*CLEAN, *["nothing"] * 25]
     assert lint(tmp_path, events).output.endswith("5 more malformed lines; --all prints them\n")
     assert lint(tmp_path, events, None, "--all").output.count("no JSON") == 25
-    printed = json.loads(lint(tmp_path, events, None, "--json").output)
+    printed = json.loads(lint(tmp_path, events, None, "--json").stdout)
     assert [line["line"] for line in printed["malformed"]] == list(range(5, 30))
 
 

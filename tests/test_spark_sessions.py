@@ -217,7 +217,7 @@ def test_a_run_that_workers_cannot_see_is_one_sentence(spark: Any, tmp_path: Pat
 def test_keys_of_general_operations_are_checked_as_on_the_local_engine() -> None:
     """The last of the tests on Spark: by now another worker has compiled the engine (tests/conftest.py)."""
     files = (DATA / "c01-ok.txt", DATA / "c01-bad.txt")
-    here, there = (json.loads(linearize(*files, "--json", "--engine", engine).output) for engine in ("local", "spark"))
+    here, there = (json.loads(linearize(*files, "--json", "--engine", engine).stdout) for engine in ("local", "spark"))
     verdicts = [{name: about["verdict"] for name, about in report["files"].items()} for report in (here, there)]
     assert verdicts[0] == verdicts[1]
     assert sorted(verdicts[1].values()) == ["illegal", "ok"]

@@ -182,13 +182,13 @@ def test_diff_of_replicas_that_are_behind_is_no_divergence(unpacked: Unpack) -> 
 
 def test_diff_as_json_has_the_ranges_of_the_truth(unpacked: Unpack) -> None:
     result = run("diff", unpacked("unclean-election-m"), "--json")
-    (part,) = json.loads(result.output)
+    (part,) = json.loads(result.stdout)
     spans = {s["snapshot"]: [(d["first"], d["last"]) for d in s["divergences"]] for s in part["snapshots"]}
     assert spans == {"before-rejoin": [(477, 1085)], "after-rejoin": [], "": []}
 
 
 def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
-    events = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").output)
+    events = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").stdout)
     (part,) = events["partitions"]
     times = [moment["time"] for moment in part["moments"] if moment["time"] is not None]
     assert times == sorted(times)
@@ -202,7 +202,7 @@ def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
 
 
 def test_an_event_in_several_files_is_listed_once(unpacked: Unpack) -> None:
-    events = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").output)
+    events = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").stdout)
     (part,) = events["partitions"]
     (elected,) = [moment for moment in part["moments"] if "elected broker 2 leader" in moment["says"]]
     assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")

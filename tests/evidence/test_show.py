@@ -44,11 +44,11 @@ def test_all_batches_of_a_segment_and_json(brokers: Path) -> None:
     segment = brokers / "2/data/x-0" / SEGMENT
     lines = [line for line in show(segment).output.splitlines() if line.startswith("  - byte ")]
     begins = [int(line.split()[2].rstrip(",")) for line in lines]
-    batches = json.loads(show(segment, "--json").output)
+    batches = json.loads(show(segment, "--json").stdout)
     assert [one["byte"] for one in batches] == begins == [0, 69, 147, 216, 294, 366, 436, 506]
-    [one] = json.loads(show(segment, 294, "--json").output)
+    [one] = json.loads(show(segment, 294, "--json").stdout)
     assert (one["base_offset"], one["crc_ok"], one["records"][0]["value"]) == (4, True, "late")
-    [decided] = json.loads(show(brokers / "1/data/__transaction_state-0" / SEGMENT, 591, "--json").output)
+    [decided] = json.loads(show(brokers / "1/data/__transaction_state-0" / SEGMENT, 591, "--json").stdout)
     assert decided["records"][0]["value"]["transactionPartitions"] == [{"topic": "x", "partitionIds": [0, 1]}]
 
 
