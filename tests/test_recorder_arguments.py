@@ -57,6 +57,23 @@ def test_a_name_that_is_no_text_is_refused_and_costs_nothing_else(
     assert '"value":"a"' not in written
 
 
+@pytest.mark.parametrize("about", [{"topics": ["orders"]}, {"topics": {"orders": 3}}, {"processes": {"p0": "all"}}])
+def test_settings_that_are_no_dictionaries_are_refused(tmp_path: Path, about: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="to a dictionary of its settings"):
+        Recorder(tmp_path / "run", **about)
+    Recorder(tmp_path / "run").finish()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "recorded"), [("12", ["12"]), (12, ["12"]), (["1", 2], ["1", "2"]), (range(2), ["0", "1"]), ([], [])]
+)
+def test_a_fault_may_hit_one_node(tmp_path: Path, nodes: object, recorded: list[str]) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.fault("kill", nodes=nodes).ok()
+    line = json.loads((recorder.finish() / "history.jsonl").read_text().splitlines()[0])
+    assert line["fault"] == {"kind": "kill", "nodes": recorded}
+
+
 def test_a_setting_that_json_lacks_is_recorded_as_text(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     recorder.configure("p0", partitioner=len)

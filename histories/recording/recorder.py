@@ -46,7 +46,7 @@ class Recorder:
     ) -> None:
         """`topics` and `processes` have Kafka's own configuration names, as in run.json (docs/format.md).
 
-        Raises UsageError if the folder holds a history, or cannot be written.
+        Raises UsageError if the folder holds a history, or cannot be written, or if an argument has another type.
         """
         self.folder = Path(folder)
         self._config: dict[str, Any] = {
@@ -55,9 +55,9 @@ class Recorder:
             "started_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "finished": False,  # until `finish`: a killed recorder may lack its last lines
             **({"system": dict(system)} if system else {}),
-            "topics": {name_of(topic, "topic"): dict(about) for topic, about in (topics or {}).items()},
+            "topics": _settings_by_name(topics, "topic"),
         }
-        self._configured = {name_of(name, "process"): dict(about) for name, about in (processes or {}).items()}
+        self._configured = _settings_by_name(processes, "process")
         self._producers: set[str] = set()
         self._consumers: set[str] = set()
         self._saved_transactions = b""
@@ -183,6 +183,7 @@ class Recorder:
     def fault(self, kind: str, **about: Any) -> Plain:
         """Record a fault, as `fault("kill", nodes=["1"])`; docs/format.md lists the kinds and what they carry.
 
+        `nodes` may be a single one.
         Make it before the fault begins and complete it when it is in effect.
         """
         return self._nemesis("fault", kind, about)
@@ -193,7 +194,9 @@ class Recorder:
 
     def _nemesis(self, f: str, kind: str, about: dict[str, Any]) -> Plain:
         if "nodes" in about:
-            about["nodes"] = [str(node) for node in about["nodes"]]
+            nodes = about["nodes"]
+            is_one = isinstance(nodes, str) or not isinstance(nodes, Iterable)
+            about["nodes"] = [str(node) for node in ([nodes] if is_one else nodes)]
         return Plain(self._journal, NEMESIS, self._journal.begin(NEMESIS, f, {"fault": {"kind": kind, **about}}), f)
 
     def configure(self, process: str, **settings: Any) -> None:
@@ -286,6 +289,14 @@ class Recorder:
         if text != self._saved_config:
             replace_file(self.folder / "run.json", text.encode())
             self._saved_config = text
+
+
+def _settings_by_name(found: Any, kind: str) -> dict[str, dict[str, Any]]:
+    """The settings of each topic or process, copied. Raises UsageError."""
+    settings = {} if found is None else found
+    if not isinstance(settings, Mapping) or not all(isinstance(about, Mapping) for about in settings.values()):
+        raise UsageError(f"found {found!r:.80}, expected a dictionary from each {kind} to a dictionary of its settings")
+    return {name_of(name, kind): dict(about) for name, about in settings.items()}
 
 
 def _names(found: str | Iterable[str]) -> list[str]:
