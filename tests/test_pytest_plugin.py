@@ -50,6 +50,16 @@ def test_a_failure_before_anything_was_recorded_is_reported(project: Path) -> No
     assert (project / "logjudge-failures" / "test_orders.py-test_nothing" / "run" / "run.json").is_file()
 
 
+@pytest.mark.parametrize("arguments", ["topic={'orders': {}}", "{'orders': {}}"])
+def test_a_marker_with_other_arguments_is_refused(project: Path, arguments: str) -> None:
+    test = f"import pytest\n\n@pytest.mark.logjudge({arguments})\ndef test_orders(recorder):\n    pass\n"
+    (project / "test_orders.py").write_text(test)
+    done = run(project)
+    assert done.returncode == 1
+    found = arguments.split("=")[0]
+    assert f"marker logjudge: found {found}, expected name=…, topics=…, processes=…, system=…" in done.stdout
+
+
 def test_a_fixture_of_the_same_name_is_left_alone(project: Path) -> None:
     (project / "test_orders.py").write_text(
         "import pytest\n\n@pytest.fixture\ndef recorder():\n    return 7\n\n"

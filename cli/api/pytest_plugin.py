@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 FIXTURE = "recorder"
 DEFAULT_FOLDER = "logjudge-failures"
+MARKED = ("name", "topics", "processes", "system")  # the arguments of the marker
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,9 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker `logjudge`."""
-    config.addinivalue_line(
-        "markers", "logjudge(name, topics, processes, system): what the fixture `recorder` writes into run.json."
-    )
+    marker = f"logjudge({', '.join(MARKED)}): what the fixture `recorder` writes into run.json."
+    config.addinivalue_line("markers", marker)
 
 
 @pytest.fixture(name=FIXTURE)
@@ -39,9 +39,11 @@ def _recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Recor
     """A logjudge.Recorder of the test's run, in the test's temporary folder; it is finished after the test."""
     from .histories.recording.recorder import Recorder
 
-    marker = request.node.get_closest_marker("logjudge")
-    options: dict[str, Any] = dict(marker.kwargs) if marker else {}
-    options.setdefault("name", request.node.name)
+    options: dict[str, Any] = {"name": request.node.name}
+    if marker := request.node.get_closest_marker("logjudge"):
+        if odd := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in MARKED)]:
+            pytest.fail(f"marker logjudge: found {', '.join(odd)}, expected {'=…, '.join(MARKED)}=…", pytrace=False)
+        options |= marker.kwargs
     recorder = Recorder(tmp_path / "run", **options)
     yield recorder
     recorder.finish()
