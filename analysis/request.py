@@ -9,6 +9,7 @@ from typing import Any
 
 from ..histories.bundle import Run
 from ..histories.errors import UsageError
+from ..histories.readers import CHECKED, readers_of
 from ..histories.settings import config_of
 from .rules import check_applicable, select_rules
 from .transactions.consistency_models import STRONGEST, check_model
@@ -34,13 +35,15 @@ class Request:
 
     @classmethod
     def of(cls, **options: Any) -> Request:
-        """The request; a list may be one name. Raises UsageError for an unknown rule, model or assumption."""
+        """The request; a list may be one name. Raises UsageError for an unknown rule, model, assumption or reader."""
         lists = {name: options[name] for name in _LISTS if name in options}
         tuples = {name: (found,) if isinstance(found, str) else tuple(found) for name, found in lists.items()}
         request = cls(**{**options, **tuples})
         select_rules(request.only, request.skip, request.allow)
         check_model(request.model)
         check_assumptions(request.keys)
+        if request.reader is not None and request.reader not in (known := readers_of(*CHECKED)):
+            raise UsageError(f"found reader={request.reader!r}, expected one of {', '.join(known)}")
         return request
 
     def of_run(self, run: Run) -> Run:

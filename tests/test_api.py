@@ -175,6 +175,7 @@ def test_histories_share_a_config(tmp_path: Path) -> None:
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
         ({"run": EXAMPLE, "allow": "lost"}, "there is no rule lost; did you mean lost-write or lost-update"),
         ({"run": EXAMPLE, "config": {}}, "found config with .*, which has a run.json, expected one of them"),
+        ({"run": EXAMPLE, "reader": "csv"}, "found reader='csv', expected one of native, jepsen"),
         ({"run": "s3a://bucket/run"}, "expected a local path"),
         ({"run": pl.DataFrame({"time": [1]})}, "found a DataFrame without process, op, type, f"),
     ],
