@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from ..histories.bundle import Run
+from ..histories.errors import InputError
 from ..histories.tables import OBSERVED
 from .batches import batches_of
 from .engines.local import Gathered, gather, screen_small
@@ -37,8 +38,11 @@ class Lint:
 def lint(run: Run) -> Lint:
     """Read a history as `check` does, and return its problems; brokers' files are not read.
 
-    Raises InputError if the history has no operation.
+    Raises InputError if the history has no operation, or if there is none beside brokers' files.
     """
+    if run.evidence and not run.splits:
+        hint = "`logjudge check` judges brokers' files"
+        raise InputError(str(run.path), "no events of clients, only brokers' files", "a history", hint)
     settings = replace(run.settings, rules=(RULE,), batches=batches_of(replace(run, evidence=())))
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)

@@ -14,6 +14,7 @@ from command_line import invoke
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from logjudge.histories.errors import InputError
 from logjudge.histories.event_schema import event_schema
 from logjudge.histories.readers import native
 
@@ -117,6 +118,12 @@ def test_several_histories_end_with_the_worst_code(tmp_path: Path) -> None:
     found = invoke("lint", tmp_path / "bad", RECORDED)
     assert found.return_value == 1
     assert "unclean-election: no errors found" in found.output
+
+
+def test_brokers_files_alone_are_refused() -> None:
+    error = invoke("lint", RECORDED / "brokers").exception
+    assert isinstance(error, InputError)
+    assert "found no events of clients, only brokers' files, expected a history" in str(error)
 
 
 def test_the_schema_is_printed_and_accepts_recorded_lines_and_samples() -> None:
