@@ -57,7 +57,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         return
     last = _LastLogs.of(logs)
     if not last.bounds.height:
-        yield Unknown(f"no log of {logs.name} was collected")
+        yield Unknown(f"no readable log of {logs.name} was collected")
         return
     if not logs.last_is_dated:
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")

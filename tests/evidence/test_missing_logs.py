@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import verdict_of_run
+from command_line import UNREAD, verdict_of_run
 from logjudge import check as judged
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
@@ -165,6 +165,15 @@ def test_a_missing_log_in_a_snapshot_leaves_divergence_unknown(
     for name in ("all replicas collected", "evidence sufficient"):
         assert "the log of broker 1 in snapshot before-rejoin" in _sentence(result, name)
     assert _verdicts(result, "acknowledged-absent") == _verdicts(whole, "acknowledged-absent")
+
+
+def test_a_log_of_zeros_is_no_readable_one(tmp_path: Path) -> None:
+    """Kafka preallocates segments with zeros (log.preallocate)."""
+    (tmp_path / "history.jsonl").write_text(UNREAD)
+    log = tmp_path / "brokers/1/data/x-0" / SEGMENT
+    log.parent.mkdir(parents=True)
+    log.write_bytes(bytes(1000))
+    assert "no readable log of x-0 was collected" in _sentence(judged(tmp_path), "evidence sufficient")
 
 
 def _split(folder: Path) -> list[Path]:
