@@ -107,7 +107,7 @@ def _name(history: TxnHistory, key: int) -> str:
 
 
 def _of_elements(history: TxnHistory, lists: Lists, seen: pl.DataFrame) -> Iterator[Anomaly]:
-    """Anomalies of single elements, one for each element. `seen`: the elements of some lists that have all of them."""
+    """Anomalies of single elements, one for each element. `seen`: lists that together have every element read."""
     counts = seen.group_by("key", "txn", "rank", "value", maintain_order=True).len().filter(pl.col("len") > 1)
     for key, txn, rank, value, number in counts.unique(["key", "value"], keep="first", maintain_order=True).iter_rows():
         sentence = f"T1 read {shown(value)} {number:,} times in one list of key {_name(history, key)}"

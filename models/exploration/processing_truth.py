@@ -43,8 +43,7 @@ def copied_ranges(cluster: Cluster) -> list[Copied]:
         is_repeated = (partition, offset) in seen
         seen.add((partition, offset))
         last = found[-1] if found else None
-        before = (last.time, last.partition, last.high, last.is_repeated) if last is not None else None
-        if last is not None and before == (time, partition, offset - 1, is_repeated):
+        if last is not None and last == Copied(partition, last.low, offset - 1, time, is_repeated):
             found[-1] = replace(last, high=offset)
         else:
             found.append(Copied(partition, offset, offset, time, is_repeated))
@@ -53,8 +52,8 @@ def copied_ranges(cluster: Cluster) -> list[Copied]:
 
 INTRODUCTION = """\
 The same application copies the same records from topic to topic under the same faults, exactly once and at least once.
-Handled: records below the group's committed offset. Copied once, or more than once: how many of these have so many
-committed copies."""
+Handled: records below the group's committed offset. Copied once, copied more than once: records with one committed
+copy, and with several."""
 
 
 def table(clusters: Mapping[str, Cluster]) -> str:
