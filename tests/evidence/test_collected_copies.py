@@ -31,11 +31,15 @@ def _log_line(run: Path, broker: int, line: str) -> None:
         log.write(line)
 
 
+def _remove_checkpoints(folder: Path) -> None:
+    for path in folder.glob("*-offset-checkpoint"):
+        path.unlink()
+
+
 def _shorten(run: Path, broker: int) -> None:
     """Removes the last third of a broker's log of orders-0, and all checkpoints of the broker."""
     folder = run / f"brokers/{broker}/data/orders-0"
-    for path in folder.parent.glob("*-offset-checkpoint"):
-        path.unlink()
+    _remove_checkpoints(folder.parent)
     _split(folder)[2].unlink()
 
 
@@ -122,11 +126,6 @@ def _with_empty_log(run: Path, broker: int, at: int) -> Path:
     folder = run / f"snapshots/during/brokers/{broker}/data"
     os.truncate(folder / "orders-0" / SEGMENT, 0)
     return folder
-
-
-def _remove_checkpoints(folder: Path) -> None:
-    for path in folder.glob("*-offset-checkpoint"):
-        path.unlink()
 
 
 @pytest.mark.parametrize("case", LINES)

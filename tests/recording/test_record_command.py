@@ -1,4 +1,4 @@
-"""`logjudge record` where no cluster can be reached: one sentence, and no bundle of nothing."""
+"""`logjudge record` without a cluster: what it refuses, the settings and scenario files that it reads, its nemesis."""
 
 from __future__ import annotations
 
@@ -215,9 +215,8 @@ def test_members_of_kip_848_leave_the_session_timeout_to_the_brokers(
     settings = ClientSettings("127.0.0.1:1", consumer=protocol)
     config = member_config(settings, "orders-group")
     assert ("session.timeout.ms" in config) is has_timeout
-    kafka_clients.make_client(
-        "Consumer", settings, config
-    ).close()  # librdkafka refuses settings that do not fit the protocol
+    # librdkafka refuses settings that do not fit the protocol.
+    kafka_clients.make_client("Consumer", settings, config).close()
 
 
 def test_a_client_of_its_own_process_records_into_its_own_file(tmp_path: Path) -> None:
