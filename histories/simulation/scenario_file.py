@@ -17,6 +17,7 @@ from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import LATEST, OWN_VERSION, Scenario
 from ...models.replication.variants import VARIANTS
 from ..errors import InputError, LogjudgeError, shortened
+from ..files import reason_of
 
 KEYS = (
     "name",
@@ -44,7 +45,7 @@ def read(path: Path, default_variant: str = "kip-320") -> Scenario:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(str(path), error.strerror or str(error), "a scenario file") from error
+        raise InputError(str(path), reason_of(error), "a scenario file", "check the path") from error
     except UnicodeDecodeError as error:
         raise InputError(str(path), "bytes that are not UTF-8", "a scenario file") from error
     scenario = parse(text, str(path), default_variant)

@@ -206,6 +206,11 @@ def test_a_wrong_scenario_file_is_a_sentence(tmp_path: Path, text: str, sentence
     assert not (tmp_path / "run").exists()
 
 
+def test_a_missing_scenario_file_is_named(tmp_path: Path) -> None:
+    error = invoke("simulate", "--config", tmp_path / "none.toml", "--out", tmp_path / "run").exception
+    assert str(error) == f"{tmp_path / 'none.toml'}: no such file or folder; check the path"
+
+
 NUMBERS = [
     name
     for name, option in OPTIONS.items()
