@@ -47,6 +47,7 @@ def _named_transactions(shown: list[Record]) -> list[Record]:
 
 
 def _longest(part: Record) -> int:
+    """The longest duration (ns) of a transaction. An open one lasts until the last record, at least MIN_HELD_NS."""
     last = part["transactions"]["ends"][-1][0]
     return max(
         int(one["ended"] or max(last, one["began"] + MIN_HELD_NS)) - int(one["began"])

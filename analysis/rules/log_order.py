@@ -123,8 +123,6 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
 def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result]:
     """Checkpoints that are ahead of their log, and high watermarks that go back between snapshots.
 
-    A checkpoint lags behind its log, so only one that is ahead is a breach.
-
     Breach: One of these does not hold: log start <= recovery point, recovery point <= log end, high watermark <= log
     end. Or a high watermark goes back between snapshots; this follows from a loss of the records between.
     Not a breach: A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a
@@ -132,8 +130,8 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
     Unknown when: The brokers may have been running during the copy. High watermarks of undated snapshots differ. The
     log of a checkpoint is missing or cannot be read.
     """
-    # The length of a log is not known if its end is damaged (not only torn off).
-    # A segment that was read is empty, whatever it had before.
+    # The end of a log is not known if it is damaged there (not only torn off). That of an empty segment is known,
+    # though other files may show that it had records.
     is_empty = pl.col("file").is_in(logs.segments["file"].implode())
     broken = logs.damage.filter(
         pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null(),

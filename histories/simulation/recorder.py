@@ -152,11 +152,10 @@ class Recorder(History):
             start = f'{{{self._places[partition]},"offset":'
             shift = batch.first - batch.base
             offsets = range(batch.base, batch.end)
-            if self._keys is not None:
-                producer = batch.producer
-                found.extend(f"{start}{o}{self._content(producer, partition, o + shift)}{tail}" for o in offsets)
-                continue
-            found.extend(f'{start}{offset},"value":"{value_prefix}{offset + shift}"{tail}' for offset in offsets)
+            if self._keys is None:
+                found.extend(f'{start}{offset},"value":"{value_prefix}{offset + shift}"{tail}' for offset in offsets)
+            else:
+                found.extend(f"{start}{o}{self._content(batch.producer, partition, o + shift)}{tail}" for o in offsets)
         return f'"records":[{",".join(found)}]'
 
     def commit(self, head: EventHead, offsets: list[tuple[int, int]]) -> None:
