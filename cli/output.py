@@ -86,7 +86,7 @@ def _scope(report: dict[str, Any], seconds: float) -> str:
     if system:
         simulated = "simulated " if system.get("simulated") is True else ""
         parts.append(f"on {simulated}{system.get('name', '')} {system.get('version', '')}".rstrip())
-    return ", ".join([" ".join(parts), f"judged by {source['engine']} in {seconds:.1f} s"])
+    return ", ".join([" ".join(parts), f"judged in {seconds:.1f} s (engine {source['engine']})"])
 
 
 def _broker_files(counts: dict[str, Any], where: str) -> str:

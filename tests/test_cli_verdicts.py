@@ -177,6 +177,7 @@ def test_a_timeout_that_is_called_a_failure_counts_as_indeterminate(tmp_path: Pa
     (tmp_path / "h.jsonl").write_text(UNREAD.replace('"ok"', '"fail"').replace(',"offset":0', ',"error":"timeout"'))
     screen = check(tmp_path / "h.jsonl", "--out", tmp_path / "o").output
     assert "1 operation (0 ok, 0 failed, 1 indeterminate)" in screen
+    assert re.search(r"judged in \d+\.\d s \(engine local\)", " ".join(screen.split()))
     assert "1 send recorded as fail with an error that proves nothing: judged as info" in " ".join(screen.split())
 
 
