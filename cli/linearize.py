@@ -65,7 +65,7 @@ def _compile() -> None:
     """Compiles the search, or loads it, before anything is timed."""
     from ..models.porcupine import warm_up
 
-    with note_if_slow("loading the search; the first time it is compiled, which takes some 20 s", LOADING):
+    with note_if_slow("loading the search; the first time it is compiled, which takes up to a minute", LOADING):
         warm_up()
 
 
