@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .errors import InputError, UsageError
-from .evidence.layout import find_parts, is_archive, split_part, with_headers_first
+from .evidence.layout import find_parts, split_part, with_headers_first
+from .evidence.log_names import ARCHIVE
 from .evidence.parts import Part
 from .files import (
     PARQUET_MAGIC,
@@ -180,7 +181,7 @@ def _unread_texts(folder: Path, evidence: tuple[Part, ...]) -> tuple[str, ...]:
 
 def _archives(folder: Path) -> tuple[str, ...]:
     """The names of archives in a folder, which may have a broker's files; none of a path that is no folder."""
-    return tuple(sorted(file.name for file in folder.glob("*") if is_archive(file.name)))
+    return tuple(sorted(file.name for file in folder.glob("*") if ARCHIVE.fullmatch(file.name)))
 
 
 def _check_encoding(path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...histories.errors import shortened
-from ...histories.evidence.layout import is_archive
+from ...histories.evidence.log_names import ARCHIVE
 from ...histories.settings import ROLES, Settings
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
@@ -164,7 +164,7 @@ def _no_clients(results: Results) -> str:
     """That no client is recorded, and which files beside the brokers' were not read."""
     sentence = NO_CLIENTS
     for found, is_packed in (("of no known format", False), ("packed", True)):
-        if unread := [shortened(name) for name in results.run.unread if is_archive(name) == is_packed]:
+        if unread := [shortened(name) for name in results.run.unread if bool(ARCHIVE.fullmatch(name)) == is_packed]:
             sentence += f"; {some(unread)} {'is' if len(unread) == 1 else 'are'} {found}, and not read"
     return sentence
 

@@ -23,7 +23,7 @@ from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import dumps_to_judge, without_foreign_files
 from .leftover_folders import leftovers
-from .log_names import BROKER_LOG, PACKED_LOG, may_be_log
+from .log_names import ARCHIVE, BROKER_LOG, PACKED_LOG, may_be_log
 from .log_prefixes import is_undated, logs_in, writer_of, writers_without_prefix
 from .missing_segments import SEGMENT, FoundFile, missing_segments, unreadable_parts, without_copies
 from .parts import Part
@@ -32,7 +32,7 @@ from .tables import FINAL
 
 PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
 # A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
-_PACKED = re.compile(r"[0-9]{20}\.log\.(gz|zst|xz|bz2|lz4)|.+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
+_PACKED = re.compile(rf"[0-9]{{20}}\.log\.(gz|zst|xz|bz2|lz4)|{ARCHIVE.pattern}")
 TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
 METADATA_TOPIC = "__cluster_metadata"
 PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
@@ -61,11 +61,6 @@ def is_stored_evidence(name: str) -> bool:
 def is_packed(path: PurePath) -> bool:
     """Whether a file must be unpacked to be evidence: a compressed segment, or an archive below brokers/."""
     return bool(_PACKED.fullmatch(path.name)) and (bool(SEGMENT.match(path.name)) or "brokers" in path.parts[:-1])
-
-
-def is_archive(name: str) -> bool:
-    """Whether a file of this name is an archive, such as one of a broker's folder, and no compressed segment."""
-    return bool(_PACKED.fullmatch(name)) and not SEGMENT.match(name)
 
 
 def is_text(name: str) -> bool:

@@ -15,6 +15,8 @@ BROKER_LOG = re.compile(rf"({_LOGS})(\.log|\.out){_ROTATED}(\.gz)?")
 RENAMED_LOG = re.compile(rf"stdin|.+\.(log|out|txt){_ROTATED}(\.gz)?")
 # Packed by a tool that is not read.
 PACKED_LOG = re.compile(rf"({_LOGS})(\.log|\.out){_ROTATED}\.(zst|xz|bz2|lz4|lzma|Z|zip|7z)")
+# Of a broker's folder, for example.
+ARCHIVE = re.compile(r".+\.(tar|tgz|zip|tar\.(gz|zst|xz|bz2))")
 # Endings and names of files that are no logs: histories, results, settings, indexes of segments, hidden files.
 _OTHER = re.compile(
     r"\..*|history.*|run\.json|truth\.json"
