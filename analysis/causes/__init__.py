@@ -60,22 +60,11 @@ from . import (
     truncation_below_position,
     unclean_election,
 )
-from .cases import (
-    NOT_THE_CASE,
-    UNKNOWN,
-    Attempt,
-    Explanation,
-    Lost,
-    Missed,
-    Processes,
-    Record,
-    Regression,
-    Repeated,
-    held_records,
-)
+from .cases import NOT_THE_CASE, UNKNOWN, Attempt, Explanation, Lost, Missed, Processes, Record, Regression
 from .decisive import decisive_steps
 from .leader_change import find_leader_change
 from .lost_marker import explanation_of_records, lost_marker, lost_marker_of_part, missing_for_abort
+from .repeated_values import Repeated, held_records
 from .transaction_part import TransactionPart
 
 CAUSES: dict[str, ModuleType] = {  # causes of a loss first

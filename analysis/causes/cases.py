@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import polars as pl
 
 from ...histories.tables import Finding, Locate
-from ..replicas.replica_logs import TopicPartition, in_snapshot
+from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
 from ..timelines.facts import Fact
-from ..timelines.timeline import UNCLEAN, Term, Timeline
-from ..wording import plural, quoted, span
+from ..timelines.timeline import UNCLEAN, Term
+from ..wording import plural, span
 
 UNKNOWN = "unknown"
 
@@ -328,73 +328,3 @@ def after_last_return(events: pl.DataFrame, missed: Missed) -> pl.DataFrame:
     is_place = pl.col("f").is_in(["assign", "seek", "poll"]) & (pl.col("first_offset") <= missed.first)
     rows = events.with_row_index("row").filter(is_place)["row"]
     return events.slice(int(rows[-1]) + 1) if len(rows) else events
-
-
-@dataclass(frozen=True)
-class Repeated(TopicPartition):
-    """A value at several offsets of one partition, with its producer."""
-
-    value: str
-    offsets: tuple[int, ...]
-    process: str | None = None
-    invoked: int | None = None  # ns, of its send
-    place: int | None = None
-    acks: str | None = None  # of its send
-    producer: Mapping[str, Any] = field(default_factory=dict)  # the process in run.json
-    read: Mapping[int, int | None] = field(default_factory=dict)  # ns of the first read, by offset
-
-    def lost(self, offsets: Sequence[int]) -> Lost:
-        """The copies at these offsets as a lost range."""
-        acks = frozenset({self.acks} if self.acks else ())
-        read = [time for offset in offsets if (time := self.read.get(offset)) is not None]
-        written = min(read, default=self.invoked)
-        place = (self.topic, self.partition, min(offsets), max(offsets), len(offsets))
-        return Lost(*place, acks, (self.value,), written=written)
-
-
-def sent_facts(repeated: Repeated) -> list[Fact]:
-    """The fact that the value was sent, if its send is recorded."""
-    if repeated.invoked is None:
-        return []
-    text = f"{repeated.process or 'a producer'} sent {quoted(repeated.value)}"
-    return [Fact(text, "sent", repeated.invoked, place=repeated.place)]
-
-
-def copy_fact(timeline: Timeline, row: Record, batch: str) -> Fact:
-    """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
-    epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
-    at_end = row["snapshot"] == timeline.replica_logs.last
-    copy = "a copy is" if at_end else f"a copy was {in_snapshot(row['snapshot'])}"
-    text = f"{copy} at offset {row['offset']}{epoch}, in a batch {batch}"
-    return Fact(text, "kept", source=row["file"], byte=row["byte"], offset=row["offset"])
-
-
-def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dict[str, Any]]]:
-    """The brokers' records, without control records, by offset."""
-    wanted = pl.Series(list(offsets), dtype=pl.Int64).implode()
-    there = timeline.replica_logs.records.filter(pl.col("offset").is_in(wanted) & pl.col("control").is_null())
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in there.iter_rows(named=True):
-        found.setdefault(row["offset"], []).append(row)
-    return found
-
-
-def held_records(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> list[Record]:
-    """The records at the offsets of the copies at the end, from the leader's log if it is known.
-
-    A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
-    while the first one was in the log.
-    """
-    replica_logs = timeline.replica_logs
-    held = [row for row in records if row["snapshot"] == replica_logs.last]
-    of_leader = [row for row in held if row["broker"] == replica_logs.leader]
-    held = of_leader or held
-    if any(row["value"] != repeated.value for row in held):
-        copies: dict[tuple[str, str], dict[int, Record]] = {}  # by log and offset
-        for row in records:
-            if row["value"] == repeated.value:
-                copies.setdefault((row["snapshot"], row["broker"]), {}).setdefault(row["offset"], row)
-        with_all = [log for log, copy in copies.items() if copy.keys() == set(repeated.offsets)]
-        held = [*copies[min(with_all)].values()] if with_all else held
-    first = {row["offset"]: row for row in reversed(held)}
-    return [first[offset] for offset in sorted(first)]

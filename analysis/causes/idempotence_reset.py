@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, needs, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record, needs
+from .repeated_values import Repeated, copy_fact, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"
 REMEDY = "Transactions, or consumers that ignore values that they have handled."

@@ -15,7 +15,8 @@ import polars as pl
 
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record
+from .repeated_values import Repeated, copy_fact, sent_facts
 
 CITATION = "KIP-854 (producer.id.expiration.ms), KIP-360 (producers that the leader does not know)"
 REMEDY = "producer.id.expiration.ms longer than delivery.timeout.ms of every producer."

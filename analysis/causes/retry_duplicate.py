@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from ...histories.settings import idempotence
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Record, Repeated, copy_fact, needs, sent_facts
+from .cases import NOT_THE_CASE, Attempt, Record, needs
+from .repeated_values import Repeated, copy_fact, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 REMEDY = "enable.idempotence=true, which needs acks=all."

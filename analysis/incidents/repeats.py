@@ -8,7 +8,8 @@ import polars as pl
 
 from ...histories.tables import Finding
 from .. import causes
-from ..causes.cases import Explanation, Repeated, records_at
+from ..causes.cases import Explanation
+from ..causes.repeated_values import Repeated, records_at
 from ..partitions.partition import Partition, once
 
 Record = dict[str, Any]
@@ -26,7 +27,13 @@ def explain_duplicate(p: Partition, finding: Finding) -> Explanation | None:
     send = repeats.sends.get(value, _FirstSend(None, None, None, None))
     producer = p.settings.processes.get(send.process, {}) if send.process else {}
     records = [row for offset in read for row in repeats.records.get(offset, ())]
-    repeated = Repeated(p.topic, p.partition, value, tuple(read), *send, producer, read)
+    replaced = {
+        offset: (time, place)
+        for offset, since in read.items()
+        for time, place, other in reversed(repeats.acknowledged.get(offset, ()))
+        if other != value and since is not None and time > since
+    }
+    repeated = Repeated(p.topic, p.partition, value, tuple(read), *send, producer, read, replaced)
     return causes.explain_duplicate(p.timeline, repeated, records)
 
 
@@ -40,11 +47,12 @@ class _FirstSend(NamedTuple):
 
 
 class _Repeats(NamedTuple):
-    """Reads, sends and records of all values at several offsets; there may be thousands."""
+    """All values at several offsets, which may be thousands, and what was acknowledged at these offsets."""
 
     read: dict[str, dict[int, int | None]]  # by offset: ns of the first read
     sends: dict[str, _FirstSend]
     records: dict[int, list[Record]]  # of the brokers, by offset
+    acknowledged: dict[int, list[tuple[int, int, str]]]  # by offset, in order of time: ns, place, value
 
 
 @once
@@ -57,7 +65,12 @@ def _repeats(p: Partition) -> _Repeats:
     rows = sent.select("value", "process", "invoked", "invoked_at", "acks").iter_rows()
     sends = {value: _FirstSend(*row) for value, *row in rows}
     records = records_at(p.timeline, entries["offset"]) if p.timeline is not None else {}
-    return _Repeats(read, sends, records)
+    # The end of a transaction may be long after the brokers acknowledged its records.
+    acked = p.sends.filter("acknowledged", ~pl.col("txn"), pl.col("offset").is_in(entries["offset"].implode()))
+    acknowledged: dict[int, list[tuple[int, int, str]]] = {}
+    for offset, *row in acked.sort("completed").select("offset", "completed", "at", "value").iter_rows():
+        acknowledged.setdefault(offset, []).append(tuple(row))
+    return _Repeats(read, sends, records, acknowledged)
 
 
 def explain_misread(p: Partition, finding: Finding) -> Explanation | None:

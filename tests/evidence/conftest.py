@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 from judged_once import constant
 from logjudge.analysis.causes import explain_duplicate
-from logjudge.analysis.causes.cases import Explanation, Repeated, records_at
+from logjudge.analysis.causes.cases import Explanation
+from logjudge.analysis.causes.repeated_values import Repeated, records_at
 from logjudge.analysis.partitions.evidence import faults_of
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of

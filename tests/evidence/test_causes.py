@@ -10,7 +10,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from logjudge.analysis.causes import CAUSES, explain_divergence, explain_loss
-from logjudge.analysis.causes.cases import Repeated
+from logjudge.analysis.causes.repeated_values import Repeated
 from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.incidents.losses import explain_losses
 from logjudge.analysis.partitions.partition import Partition

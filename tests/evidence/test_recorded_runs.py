@@ -13,7 +13,8 @@ from functools import partial
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_absence, explain_loss, explain_missed
-from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, Repeated, lost_of
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, lost_of
+from logjudge.analysis.causes.repeated_values import Repeated
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.layout import find_parts
@@ -252,11 +253,18 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
         assert duplicate_cause(timeline, replace(repeated, producer={"enable.idempotence": True})).cause == "unknown"
 
 
-def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(recorded):
-    """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479."""
+@pytest.mark.parametrize(
+    ("replaced", "cause"), [({}, "unknown"), ({895: (44_106_140_183, 4032)}, "high-watermark-truncation")]
+)
+def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(replaced, cause, recorded):
+    """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479.
+
+    The record that is at 895 now was acknowledged after the election, so the new leader had not copied p0-295 again.
+    """
     run = recorded("kip-101-a")
-    repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0", producer=run.about["processes"]["p0"])
-    assert duplicate_cause(run.timeline("orders", 0), repeated).cause == "unknown"
+    producer, read = run.about["processes"]["p0"], {479: 44_097_004_538, 895: 17_107_890_228}
+    repeated = Repeated("orders", 0, "p0-295", (479, 895), "p0", producer=producer, read=read, replaced=replaced)
+    assert duplicate_cause(run.timeline("orders", 0), repeated).cause == cause
 
 
 def test_a_postmortem_without_a_history_still_finds_the_divergence(unpacked):
