@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..histories.bundle import Run
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, unknown_name
 from ..histories.readers import CHECKED, readers_of
 from ..histories.settings import config_of
 from .rules import check_applicable, select_rules
@@ -35,7 +35,11 @@ class Request:
 
     @classmethod
     def of(cls, **options: Any) -> Request:
-        """The request; a list may be one name. Raises UsageError for an unknown rule, model, assumption or reader."""
+        """The request; a list may be one name. Raises UsageError for an unknown option, rule, model, assumption or
+        reader.
+        """
+        if unknown := options.keys() - {field.name for field in fields(cls)}:
+            raise unknown_name("argument", min(unknown), [field.name for field in fields(cls)])
         lists = {name: options[name] for name in _LISTS if name in options}
         tuples = {name: (found,) if isinstance(found, str) else tuple(found) for name, found in lists.items()}
         request = cls(**{**options, **tuples})

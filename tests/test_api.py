@@ -173,6 +173,7 @@ def test_histories_share_a_config(tmp_path: Path) -> None:
         ({"run": "/nowhere/run"}, "/nowhere/run"),
         ({"run": 3}, "found int as a run, expected a path, a list of paths, a Recorder, or a DataFrame of events"),
         ({"run": EXAMPLE, "engine": "dask"}, "found engine='dask', expected one of local, spark"),
+        ({"run": EXAMPLE, "alow": "lost-write"}, "there is no argument alow; did you mean allow"),
         ({"run": EXAMPLE, "allow": "lost"}, "there is no rule lost; did you mean lost-write or lost-update"),
         ({"run": EXAMPLE, "config": {}}, "found config with .*, which has a run.json, expected one of them"),
         ({"run": EXAMPLE, "reader": "csv"}, "found reader='csv', expected one of native, jepsen"),
