@@ -282,11 +282,28 @@ def deleted_first(twin: Any, send: Send) -> str:
     ):
         if max([send.done, *reads]) <= passed <= min((begun for begun, _ in signs), default=-1):
             return "surely"
+    if replaced_since(twin, send) < min((known for _, known in signs), default=-1):
+        return "perhaps"  # by compaction
     first = min((op.begun for op, _ in deletions), default=FOREVER)
     is_possible = first < min((known for _, known in signs), default=FOREVER) and send.begun <= min(
         requested, default=FOREVER
     )
     return "perhaps" if is_possible and any(send.begun <= op.done for op, _ in deletions) else ""
+
+
+def replaced_since(twin: Any, send: Send, expires: bool = True) -> int:
+    """When the first record of its key was sent that is or may be behind a send; a tombstone also expires."""
+    here, above, times = twin.offset_of(send.value), [], []
+    for other in twin.sends if send.key else []:
+        if other.key == send.key and other.value != send.value and "fail" not in (send.outcome, other.outcome):
+            there, is_later = twin.offset_of(other.value), not (other.acked and other.done < send.begun)
+            above += [(other.begun, is_later)] if there is not None and there > here else []
+            times += [other.begun] if there is None and is_later else []
+    times += [begun for begun, _ in above] if any(is_later for _, is_later in above) else []
+    if expires and send.value.startswith("tombstone@"):
+        retention_ms = int(twin.config["topics"]["x"].get("delete.retention.ms", 86_400_000))
+        times.append(send.begun + retention_ms * 1_000_000)
+    return min(times, default=FOREVER) if twin.compacts() else FOREVER
 
 
 def deleted_below(op: Op) -> int:

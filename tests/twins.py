@@ -154,14 +154,14 @@ class Twin:
 
     def maybe_compacted(self, value: str) -> bool:
         """Is it a tombstone of a topic without a recorded cleanup.policy, or perhaps the older record of its key?"""
-        if self._compacts("compact") and not self._compacts():
+        if self.compacts("compact") and not self.compacts():
             return value.startswith("tombstone@") or any(self._rivals(value))
         return not self.compacted(value) and any(not order for _, order in self._rivals(value))
 
     def compacted(self, value: str) -> bool:
-        if self._compacts() and value.startswith("tombstone@") and not twin_events.is_outlived(self, value):
+        if self.compacts() and value.startswith("tombstone@") and not twin_events.is_outlived(self, value):
             return True
-        rivals = list(self._rivals(value)) if self._compacts() else []
+        rivals = list(self._rivals(value)) if self.compacts() else []
         if any(order for _, order in rivals):
             return True
         mine = [send for send in self.sends if send.value == value]
@@ -179,12 +179,12 @@ class Twin:
         ]
         return min(times, default=FOREVER)
 
-    def _compacts(self, unset: str = "") -> bool:
+    def compacts(self, unset: str = "") -> bool:
         return "compact" in self.config["topics"]["x"].get("cleanup.policy", unset)
 
     def _rivals(self, value: str) -> Iterator[tuple[Send, bool]]:
         """Other sends of its key that may be newer, each with whether both offsets are known."""
-        own = [one for one in self.sends if one.value == value and one.key and self._compacts("compact")]
+        own = [one for one in self.sends if one.value == value and one.key and self.compacts("compact")]
         for send in own:
             for other in self.sends:
                 if other.key == send.key and "fail" not in (send.outcome, other.outcome):
@@ -241,11 +241,11 @@ class Twin:
         if offset is None or (final and value in final["values"]):
             return False
         is_displaced = twin_events.is_displaced(self, send)
-        may_be_compacted = self._compacts() and any(True for _ in self._rivals(value)) and not is_displaced
+        may_be_compacted = self.compacts() and any(True for _ in self._rivals(value)) and not is_displaced
         if twin_events.was_truncated(self, send) and not may_be_compacted:
             return not twin_events.deleted_first(self, send)
         if is_displaced and not self._is_removable(send, offset):
-            return True
+            return twin_events.replaced_since(self, send, expires=False) == FOREVER
         if self.legally_gone(send) or self._is_removable(send, offset) or self.maybe_compacted(value):
             return False
         last = max([send.done] + [read.done for read in reads])

@@ -159,11 +159,11 @@ def replaced_values(p: Partition) -> pl.DataFrame:
     of its key without a known offset overlaps it in time. Columns: value; surely (false: it is only possibly later);
     since (ns): when the first such record was sent.
     """
-    keyed = _sends_with_repeated_keys(p)
+    keyed = sends_with_repeated_keys(p)
     if not len(keyed):
         return pl.DataFrame(schema={"value": pl.String, "surely": pl.Boolean, "since": pl.Int64})
     is_below = pl.col("written_above") >= pl.col("invoked").fill_null(MIN_INT64)
-    judged = keyed.join(_sends_above(keyed), on=["key", "offset"], how="left", maintain_order="left").with_columns(
+    judged = keyed.join(sends_above(keyed), on=["key", "offset"], how="left", maintain_order="left").with_columns(
         surely=is_below.fill_null(False) | _is_before_another().fill_null(False),
         perhaps=_may_be_before_another().fill_null(False),
     )
@@ -175,12 +175,12 @@ def replaced_values(p: Partition) -> pl.DataFrame:
 
 # The latest time (ns) at which a send may have been written. One that was acknowledged before another one of its key
 # was sent is before that in the log; any other send of the key may be behind it.
-_WRITTEN_BY = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
+WRITTEN_BY = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
 
 
-def _sends_above(keyed: pl.DataFrame) -> pl.DataFrame:
+def sends_above(keyed: pl.DataFrame) -> pl.DataFrame:
     """By key and offset: when (ns) the first send at a higher offset was sent, and the last may have been written."""
-    at_offset = keyed.drop_nulls("offset").group_by("key", "offset").agg(pl.col("invoked").min(), end=_WRITTEN_BY.max())
+    at_offset = keyed.drop_nulls("offset").group_by("key", "offset").agg(pl.col("invoked").min(), end=WRITTEN_BY.max())
     return at_offset.sort("key", "offset", descending=True).select(
         "key",
         "offset",
@@ -200,13 +200,13 @@ def _is_before_another() -> pl.Expr:
 
 def _may_be_before_another() -> pl.Expr:
     """Whether another send of the key may have been written after a send began, and one of the two has no offset."""
-    unplaced, last = pl.col("offset").is_null(), _WRITTEN_BY.max().over("key")
-    last_other = pl.when(last == _WRITTEN_BY).then(_WRITTEN_BY.top_k(2).min().over("key")).otherwise(last)
-    last_unplaced = _WRITTEN_BY.filter(unplaced).max().over("key")
+    unplaced, last = pl.col("offset").is_null(), WRITTEN_BY.max().over("key")
+    last_other = pl.when(last == WRITTEN_BY).then(WRITTEN_BY.top_k(2).min().over("key")).otherwise(last)
+    last_unplaced = WRITTEN_BY.filter(unplaced).max().over("key")
     return pl.when(unplaced).then(last_other).otherwise(last_unplaced) >= pl.col("invoked")
 
 
-def _sends_with_repeated_keys(p: Partition) -> pl.DataFrame:
+def sends_with_repeated_keys(p: Partition) -> pl.DataFrame:
     """The sends that did not fail and share their key; `offset` is where the record is, `present` if it is known."""
     keyed = p.possible_sends
     if keyed["key"].null_count() == len(keyed):

@@ -42,15 +42,21 @@ def is_written_once(p: Partition) -> pl.Expr:
 
 
 def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether the epoch that has a send's offset in the leader's last log wrote it after the acknowledgement.
+    """Whether a send has a `began_of_later_epoch`."""
+    return began_of_later_epoch(p, sends).is_not_null()
 
-    Then this log does not descend from one with the record, so no compaction removed the record. As the clocks of
+
+def began_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """The time (ns) at which the epoch began that has a send's offset in the leader's last log, if the send had been
+    acknowledged before; else null.
+
+    Then this log does not descend from one with the record, so no compaction of it removed the record. As the clocks of
     brokers and clients may differ a little, a second lies between the acknowledgement and the beginning of the epoch,
     or between that and the first sign of the other value at the offset.
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None:
-        return pl.repeat(False, len(sends), eager=True)
+        return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
     known = [(term.epoch, term.time, term.start) for term in timeline.terms.values() if not term.has_conflict]
     terms = pl.DataFrame(known, {"leader_epoch": pl.Int32, "began": pl.Int64, "start": pl.Int64}, orient="row")
     epochs = logs.epochs.filter(logs.is_of_leader).select(pl.col("leader_epoch").cast(pl.Int32), "start_offset")
@@ -64,8 +70,9 @@ def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
     dated = placed.join_asof(dated_epochs, on="offset", check_sortedness=False)
     began, acked = pl.col("began"), pl.col("completed")
     is_apart = (began - acked > SECOND) | (pl.col("other_since") - began > SECOND).fill_null(False)
-    rows = dated.filter((began > acked) & is_apart)["row"]
-    return pl.int_range(len(sends), eager=True).is_in(rows.implode())
+    found = dated.filter((began > acked) & is_apart).select("row", "began")
+    rows = sends.with_row_index("row").select("row")
+    return rows.join(found, on="row", how="left", maintain_order="left")["began"]
 
 
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from ...histories.tables import MAX_INT64
 from ..extremes import first_above, greatest_from, least_from
 from ..timelines.facts import SECOND
 from .adjacent_runs import with_rewrites
+from .early_compactions import are_held_by_writers, compactable_since, compacted_first
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
 from .retention_limits import age_limit, requested_below
@@ -27,16 +28,18 @@ def truncated_sends(p: Partition) -> pl.DataFrame:
 
 @once
 def removed_records(p: Partition) -> pl.DataFrame:
-    """Records (offset, value) that a deletion removed before a truncation; `since` (ns) they may have been absent."""
-    removed = truncated_sends(p).filter("removed").select("offset", "value")
+    """Records (offset, value) that were removed before a truncation; `since` (ns) they may have been absent."""
+    removed = truncated_sends(p).filter("removed").select("offset", "value", "compactable")
     offsets, start = removed["offset"].to_numpy(), p.log_start
     # The start that removed them may be of a log that was truncated below it since, so that only leaders reported it.
     reported = first_above(offsets, ((one.offset, one.since) for one in start.reported))
-    return removed.with_columns(since=pl.Series(np.minimum(start.since(offsets), reported)))
+    passed = pl.Series(np.minimum(start.since(offsets), reported))
+    return removed.select("offset", "value", since=pl.min_horizontal(passed, "compactable"))
 
 
 def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
-    """Adds whether a deletion removed a truncated record first, surely (`removed`) or perhaps (`maybe_removed`).
+    """Adds whether a deletion or compaction removed a truncated record first, surely (`removed`) or perhaps
+    (`maybe_removed`).
 
     `removed`: a leader is known to have started above its offset, for the first time, after its acknowledgement and all
     of its reads (by a broker's line: after its send, and up to a second before the client had the acknowledgement), and
@@ -60,7 +63,10 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     may_be_deleted = pl.lit(pl.Series(start.dated_since(offset))) < known
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
     maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
-    judged = sends.with_columns(removed=removed, maybe_removed=maybe_removed)
+    surely, perhaps = compacted_first(p, sends)
+    judged = sends.with_columns(
+        removed=removed | surely, maybe_removed=maybe_removed | perhaps, compactable=compactable_since(p, sends)
+    )
     return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
 
 
@@ -79,18 +85,7 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
     above = np.empty(len(sends), np.int64)
     above[order] = np.cumsum(sizes[order]) - sizes[order]
-    return pl.Series(above >= limit) & ~_are_held_by_writers(p, sends)
-
-
-def _are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether a log, in a snapshot or at the end, of the leader that wrote a record has it."""
-    if p.timeline is None:
-        return pl.repeat(False, len(sends), eager=True)
-    leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
-    writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
-    held = p.timeline.replica_logs.records.filter(pl.col("broker") == writer).select("offset", "value").unique()
-    found = sends.join(held.with_columns(held=True), on=["offset", "value"], how="left", maintain_order="left")
-    return found["held"].fill_null(False)
+    return pl.Series(above >= limit) & ~are_held_by_writers(p, sends)
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:

@@ -54,7 +54,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - Retention, delete-records, or compaction by key removed the record. Compaction removes no tombstone while an
       earlier record of its key is there.
     - A deletion removed it before a truncation: the log start is known to have passed the offset after the last read
-      and the acknowledgement (by a broker's line: after the send), and before another send or the lower end.
+      and the acknowledgement (by a broker's line: after the send), and before another send or the lower end. Or
+      compaction did: a copy of a log from before that lacks it, and a later record of its key had been sent.
     - acks=0 acknowledges nothing.
     - Without final reads: the leader's log at the end holds the value, at whatever offset.
     - One consumer that passes over a value is a poll-skip.
@@ -70,8 +71,10 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - The log start passed it while it was younger than retention.ms in run.json, and no request, other setting or line
       of a broker explains that.
     - A tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy.
-    - On a compacted topic another record of its key may be the later one; or the log was truncated, and may have come
-      back and been compacted, unless the offset's leader epoch in the last leader's log is later.
+    - On a compacted topic another record of its key may be the later one.
+    - A compacted log was truncated. Compaction may have removed it before, if a later record of its key had been sent,
+      unless a log of its leader has it or no broker's cleaner ran. Or it did so after the log came back, unless the
+      offset's leader epoch in the last leader's log is later.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     Unknown if a line was left out.
     """

@@ -44,7 +44,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     truncation, as in lost-write. Compaction does not, if the leader's log has another record at the offset, or there a
     leader epoch that began after the acknowledgement: a truncation removed the record.
     Unknown when: One of these holds:
-    - A recorded deletion before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
+    - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
     - The log is damaged there, or the last leader is not known and not all logs were collected.
     - The logs were copied at an unknown time, or before the run ended.
@@ -95,7 +95,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     erased, deleted = _maybe_erased(logs, absent, sends), absent.filter("maybe_removed").select("send")
     for which, cause, reason in (
         (erased, "compaction", ": a tombstone of the key was sent, and its offset is not known"),
-        (deleted, "retention or delete-records", " before a truncation"),
+        (deleted, _deletions(logs), " before a truncation"),
     ):
         removable = absent.join(which, on="send", how="semi")
         if removable.height:
@@ -224,6 +224,11 @@ def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     latest = unplaced.drop_nulls("key").group_by("key").agg(until=ended.max())
     erased = ~pl.col("overwritten").fill_null(False) & (pl.col("until") >= pl.col("invoked"))
     return absent.join(latest, on="key").filter(erased).select("send")
+
+
+def _deletions(logs: ReplicaLogs) -> str:
+    """What may have removed records before a truncation."""
+    return "retention or delete-records" if logs.is_compacted is False else "retention, delete-records or compaction"
 
 
 def _is_outdated(last: _LastLogs) -> pl.Expr:

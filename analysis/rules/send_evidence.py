@@ -157,8 +157,8 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         return f"retention or delete-records may have removed {them}"
     if doubtful["maybe_returned"].any():
         return (
-            f"the log was truncated below {them}, but may have come back with {them} and been compacted (the last"
-            " leader's leader-epoch-checkpoint and the times of its epochs would show that)"
+            f"the log was truncated below {them}, but compaction may have removed {them} before that, or after the log"
+            f" came back with {them} (copies of the old leader's log, and the epochs of the last one, would show it)"
         )
     if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
         return f"compaction may have removed {them}, and run.json does not set cleanup.policy of {p.topic}"

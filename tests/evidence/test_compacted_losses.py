@@ -9,7 +9,10 @@ from types import SimpleNamespace
 import logjudge
 import polars as pl
 import pytest
+from logjudge.analysis.partitions import early_compactions
 from logjudge.analysis.partitions.later_epochs import _is_of_later_epoch
+from logjudge.histories.recording.batch_bounds import batches
+from logjudge.histories.tables import MAX_INT64
 
 from .replica_texts import epochs, logs
 from .timelines import SECOND, UNCLEAN, timeline
@@ -70,3 +73,55 @@ def test_a_record_above_the_start_of_a_later_epoch_is_truncated_though_compactio
     sends = pl.DataFrame({"offset": [0, 1, 4, 5], "value": list("abcd"), "completed": 4 * [5 * SECOND]})
     judged = sends.with_columns(other_since=pl.lit(None, pl.Int64))
     assert _is_of_later_epoch(partition, judged).to_list() == [False, True, True, True]
+
+
+@pytest.fixture
+def always_compacted(monkeypatch):
+    """The metadata log of the run has another cleanup.policy."""
+    monkeypatch.setattr(early_compactions, "compacted_until", lambda _: MAX_INT64)
+
+
+def cleaned(data, below):
+    """Mark a log as cleaned below an offset."""
+    (data / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {below}\n")
+
+
+@pytest.mark.usefixtures("always_compacted")
+def test_compaction_before_an_unclean_election_removed_what_a_copy_of_the_old_log_lacks(unpacked, tmp_path):
+    """The copy was made while the old leader was down: after the election, and before it truncated its log."""
+    expected = lost_values(logjudge.check(unpacked("unclean-election-a")))
+    run = with_compacted_topic(unpacked("unclean-election-a"), tmp_path / "run")
+    data = run / "snapshots" / "before-rejoin" / "brokers" / "1" / "data"
+    cleaned(data, 400)
+    [segment] = (data / "orders-0").glob("*.log")
+    raw, found = segment.read_bytes(), [*batches(segment)]
+    removed = [one for one in found if one.base_offset >= 280 and one.last_offset < 400]
+    segment.write_bytes(b"".join(raw[one.start : one.end] for one in found if one not in removed))
+    offsets = {offset for one in removed for offset in range(one.base_offset, one.last_offset + 1)}
+    events = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    sent = {
+        (one["process"], one["op"]): one["value"] for one in events if (one["f"], one["type"]) == ("send", "invoke")
+    }
+    acked = [one for one in events if (one["f"], one["type"]) == ("send", "ok") and one["partition"] == 0]
+    gone = {sent[one["process"], one["op"]] for one in acked if one["offset"] in offsets}
+    found = logjudge.check(run)
+    assert lost_values(found) == lost_values(found, "acknowledged-absent") == expected - gone
+    assert len(gone & expected) > 50
+    assert found.rules["lost-write"]["verdict"] == "invalid"
+
+
+@pytest.mark.usefixtures("always_compacted")
+@pytest.mark.parametrize("was_cleaned", [True, False])
+def test_without_a_copy_compaction_may_have_removed_all_but_the_last_records_of_their_keys(
+    unpacked, tmp_path, was_cleaned
+):
+    run = with_compacted_topic(unpacked("unclean-election-a"), tmp_path / "run")
+    shutil.rmtree(run / "snapshots")
+    shutil.rmtree(run / "dump")
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "snapshots": {}}))
+    if was_cleaned:
+        cleaned(run / "brokers" / "1" / "data", 200)
+    lost = logjudge.check(run).findings.filter(rule="lost-write", partition=0)
+    assert (lost["count"].sum() <= 7) == was_cleaned
+    assert lost["last_offset"].max() == 630

@@ -1,0 +1,148 @@
+"""Whether compaction had removed a record before a truncation took its offset.
+
+An unclean election may give offsets of a compacted topic to other records. Some of the records there had been compacted
+away before, as the old leader's log had a later record of their key. They are no loss.
+
+For example, a and b are written with one key at offsets 5 and 8, the cleaner removes a, and the next leader's log ends
+at offset 4. Then b is lost, and a is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import polars as pl
+
+from ...histories.tables import MAX_INT64
+from ..extremes import greatest
+from ..replicas.replica_logs import is_of_copy
+from ..timelines.facts import MS
+from .absences import WRITTEN_BY, sends_above, sends_with_repeated_keys
+from .cleanup_policies import compacted_until
+from .later_epochs import began_of_later_epoch
+from .partition import Partition
+
+REMOVABLE = ("replaced_since", "expired")  # columns: ns; null: not
+
+
+def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """Whether compaction removed acknowledged sends before any sign of a truncation: surely, and perhaps.
+
+    sends: with the columns of `with_other_value` and `with_later_end`. Surely: a copy of a log that the cleaner had
+    passed lacks it. Perhaps: a later record of its key was sent before the truncation is known, no log of the leader
+    that wrote it still has it, and the cleaner may have run.
+    """
+    never = pl.repeat(False, len(sends), eager=True)
+    if not p.settings.is_compacted(p.topic):
+        return never, never
+    began = began_of_later_epoch(p, sends)
+    dated = _with_removable_since(p, sends).with_columns(
+        compactable=pl.min_horizontal(REMOVABLE), began=began, last_write=began.replace(_last_writes(p))
+    )
+    begun = pl.min_horizontal("other_begun", "later_end_begun", "began")
+    known = pl.min_horizontal("other_known", "later_end_done", "last_write")
+    surely = never
+    for time, newest, lacked in _offsets_without_record(p):
+        is_newer = pl.col("began") > pl.lit(newest, pl.Int64)
+        is_from_before = (begun >= time).fill_null(False) | is_newer.fill_null(False)
+        was_removable = (pl.col("compactable") < pl.min_horizontal("last_write", time)) & (pl.col("completed") <= time)
+        is_gone = is_from_before & was_removable & pl.col("offset").is_in(lacked.implode())
+        surely |= dated.select(is_gone.fill_null(False)).to_series()
+    # The final reads or the last logs may show a truncation without its time.
+    is_replaced = pl.col("replaced_since") < known.fill_null(MAX_INT64)
+    perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
+    if not perhaps.any() or not _may_have_been_cleaned(p):
+        return surely, never
+    return surely, perhaps & ~surely & ~are_held_by_writers(p, sends)
+
+
+def _last_writes(p: Partition) -> dict[int, int]:
+    """For each term its beginning (ns), and when the leader before it may have written last: a dead one writes nothing.
+
+    A leader that started again may have led on in its own epoch.
+    """
+    if p.timeline is None:
+        return {}
+    led = [(term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader]
+    last: dict[int, int] = {}
+    for (since, leader), (began, _) in pairwise(led):
+        died = max((time for time in p.timeline.ends_of_process(leader) if since <= time <= began), default=began)
+        returned = any(died <= time <= began for time, _ in p.timeline.starts_of(leader))
+        last[began] = began if returned else died
+    return last
+
+
+def compactable_since(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """When (ns) the cleaner may have removed a send at the earliest; null: it may not have."""
+    if not p.settings.is_compacted(p.topic):
+        return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
+    return _with_removable_since(p, sends).select(pl.min_horizontal(REMOVABLE)).to_series()
+
+
+def _with_removable_since(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
+    """Adds since when (ns) the cleaner may remove a send: a later record of its key is there (`replaced_since`), or it
+    is a tombstone and delete.retention.ms has passed (`expired`).
+    """
+    replaced = _replaced_since(p).filter(pl.col("since") <= compacted_until(p)).rename({"since": "replaced_since"})
+    limit = p.settings.delete_retention_ms(p.topic) * MS
+    expired = pl.when(pl.col("value").is_in(p.tombstones.implode())).then(pl.col("invoked") + limit)
+    return sends.join(replaced, on="value", how="left", maintain_order="left").with_columns(expired=expired)
+
+
+def _replaced_since(p: Partition) -> pl.DataFrame:
+    """Values with a known offset, and when (ns) the first record of their key was sent that may be behind them."""
+    keyed = sends_with_repeated_keys(p)
+    unplaced = keyed.filter(pl.col("offset").is_null()).select("key", "invoked", end=WRITTEN_BY).sort("end")
+    first = unplaced.select("key", "end", unplaced=pl.col("invoked").cum_min(reverse=True).over("key"))
+    above = keyed.drop_nulls(["offset", "value"]).join(sends_above(keyed), on=["key", "offset"], how="left")
+    dated = above.sort("invoked").join_asof(
+        first, left_on="invoked", right_on="end", by="key", strategy="forward", check_sortedness=False
+    )
+    is_behind = pl.col("written_above") >= pl.col("invoked")
+    since = pl.min_horizontal(pl.when(is_behind).then("sent_above"), "unplaced")
+    return dated.group_by("value").agg(since=since.min()).drop_nulls()
+
+
+def _offsets_without_record(p: Partition) -> Iterator[tuple[int, int | None, pl.Series]]:
+    """For each dated copy of a log: its time (ns), when its newest epoch began (ns; None: not known), and the offsets
+    without a record that the cleaner had passed.
+    """
+    logs = p.replica_logs
+    if logs is None:
+        return
+    incomplete = {one[:2] for one in logs.missing} | {*logs.damage.select("snapshot", "broker").rows()}
+    for row in logs.extents.drop_nulls("cleaned").iter_rows(named=True):
+        copy, time = (row["snapshot"], row["broker"]), logs.times.get(row["snapshot"])
+        if time is None or copy in incomplete:
+            continue
+        below = p.entries.filter(pl.col("offset").is_between(row["start"], min(row["cleaned"], row["end"]) - 1))
+        held = logs.records.filter(is_of_copy(*copy))
+        newest = p.timeline.terms.get(greatest(held["leader_epoch"], -1)) if p.timeline is not None else None
+        began = None if newest is None else newest.time
+        yield time, began, below.join(held, on="offset", how="anti")["offset"].unique()
+
+
+def _may_have_been_cleaned(p: Partition) -> bool:
+    """Whether the cleaner may have compacted a log of the partition: a broker's checkpoint or line shows that it did,
+    or not all brokers' checkpoints were collected."""
+    logs = p.replica_logs
+    if logs is None or not logs.replicas:
+        return True
+    was_cleaned = logs.extents["cleaned"].is_not_null().any() or (p.timeline is not None and p.timeline.cleanings)
+    known = logs.extents.filter(pl.col("high_watermark").is_not_null(), snapshot=logs.last)
+    return bool(was_cleaned) or not {*logs.replicas} <= {*known["broker"]}
+
+
+def are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether a log, in a snapshot or at the end, of the leader that wrote a record has it."""
+    if p.timeline is None:
+        return pl.repeat(False, len(sends), eager=True)
+    leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
+    writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
+    written = p.timeline.replica_logs.records.filter(pl.col("broker") == writer, pl.col("control").is_null())
+    held = written.select("offset", "value").unique().with_columns(held=True)
+    is_tombstone = pl.col("value").is_in(p.tombstones.implode())
+    own = sends.select("offset", value=pl.when(~is_tombstone).then("value"))  # a log has no name of a tombstone
+    found = own.join(held, on=["offset", "value"], how="left", nulls_equal=True, maintain_order="left")
+    return found["held"].fill_null(False)
