@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from operator import itemgetter
+from typing import NamedTuple
 
 import polars as pl
 
@@ -33,8 +34,8 @@ def is_election(explained: Explained) -> bool:
 def explain_truncations(p: Partition) -> list[Explained]:
     """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
-    Also one for each leader that began below the start of an earlier epoch, if no truncation shows that, and for each
-    unclean election if no collected log can show what it truncated.
+    Also one for each leader that began below the start of an earlier epoch, or with a new log, if no truncation shows
+    that, and for each unclean election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
@@ -43,6 +44,7 @@ def explain_truncations(p: Partition) -> list[Explained]:
         return []
     explained = [*_explain_cuts(p.timeline, started_ms(p.settings))]
     explained += _explain_falls(p.timeline, [one.truncated for one in explained if one.truncated is not None])
+    explained += _explain_new_logs(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
     is_judged = p.topic.startswith("__") or p.context.height > 0
@@ -83,6 +85,47 @@ def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator
         event = f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}"
         event += f", below offset {end}, where epoch {before.epoch} had begun"
         text = f"{event}; no acknowledgements are recorded"
+        yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
+
+
+class _NewLog(NamedTuple):
+    """A leader that found no log of the partition when it started, and led again."""
+
+    found: LogEnd  # the line by which it created a log
+    before: Term  # that it had led with the lost log
+    after: Term
+    end: int  # a log end that a broker reported before it led again
+
+    @property
+    def event(self) -> str:
+        """A clause on it."""
+        return f"broker {self.found.broker}, which had led epoch {self.before.epoch}, found no log when it started"
+
+
+def _new_logs(timeline: Timeline) -> Iterator[_NewLog]:
+    """The leaders that found no log when they started, though the partition had records, and led next from offset 0."""
+    led = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    created = [(end.time, end) for end in timeline.ends if end.is_new and end.time is not None]
+    for time, found in created if not timeline.was_deleted else ():
+        before = [term for at, term in led if at < time][-1:]
+        after = [term for at, term in led if at >= time][:1]
+        known = [end.end for end in timeline.ends if after and (end.time or 0) < (after[0].time or 0)]
+        is_own = all(term.leader == found.broker and not term.has_conflict for term in (*before, *after))
+        # It also creates its first log, soon after it was elected.
+        restarted = any(before and (before[0].time or 0) < at <= time for at, _ in timeline.starts_of(found.broker))
+        if restarted and after and is_own and after[0].start == 0 and max(known, default=0) > 0:
+            yield _NewLog(found, before[0], after[0], max(known))
+
+
+def _explain_new_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
+    """An explanation for each leader that found no log when it started, unless the range of a truncation overlaps."""
+    for new in _new_logs(timeline):
+        lost = _lost_records(timeline, 0, new.end, new.before.time)
+        lacked = OffsetRange(lost.topic, lost.partition, 0, new.end - 1)
+        if any(lacked.overlaps(one) for one in truncated):
+            continue
+        event = f"{new.event}, and led {lost.name} from offset 0 in epoch {new.after.epoch}"
+        text = f"{event}; it had records up to offset {new.end - 1} or later; no acknowledgements are recorded"
         yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
 
 
@@ -282,4 +325,7 @@ def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:
             continue
         if cut.time is not None and fact.time is not None and abs(fact.time - cut.time) <= SECOND:
             return f", because the log of its leader, broker {min(fact.brokers)}, ended at offset {cut.end}"
+    for new in _new_logs(timeline):
+        if cut.end == 0 and new.found.broker != cut.broker and (cut.time or 0) >= (new.after.time or 0):
+            return f", because {new.event}, and led from offset 0: what only that log had is gone, too"
     return ""

@@ -30,7 +30,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, BEGAN, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
+from .timelines import AFTER, BEGAN, BOOT, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -350,3 +350,29 @@ def test_a_leader_that_begins_below_an_earlier_one_lost_records(began, events) -
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
     assert [one.event for one in explain_truncations(p)] == events
+
+
+NO_LOG = "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)"
+LOST_DISK = "broker 1, which had led epoch 0, found no log when it started"
+
+
+@pytest.mark.parametrize(
+    ("began", "restarted", "followed", "event"),
+    [
+        (0, True, False, f"{LOST_DISK}, and led orders-0 from offset 0 in epoch 1"),
+        (0, True, True, "broker 2 truncated offsets 0 to 8 of orders-0"),
+        (0, False, False, None),  # it created its first log after it was elected
+        (9, True, False, None),  # the line is of a copy on its way to another disk
+    ],
+)
+def test_a_leader_that_found_no_log_lost_its_disk(began, restarted, followed, event) -> None:
+    """The followers, if any, truncate what they had to the empty log; what only the old log had is unknown."""
+    lines = [(1, BEGAN % (1, 0, 0, 0, "1")), *([(5, BOOT)] if restarted else []), (6, NO_LOG)]
+    others = [(2, LOADED % 9), *([(9, BOOT), (10, LOADED % 9), (11, CUT % 0)] if followed else [])]
+    events = [server_log("1", *lines, (8, BEGAN % (1, 1, began, 1, "1"))), server_log("2", *others)]
+    found = timeline(logs("1: 0a@1\n2: 0a@1"), events=events, leader="1")
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    explained = explain_truncations(p)
+    assert [one.event for one in explained] == [event] * (event is not None)
+    assert all((f"because {LOST_DISK}, and led from offset 0" in one.sentence) == followed for one in explained)
