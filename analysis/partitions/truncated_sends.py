@@ -73,11 +73,11 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
 def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """Whether retention.bytes may have removed truncated records before the truncation did: so much was above them.
 
-    Never where server.log has the log starts, or where a log of the leader that wrote a record still has it. The size
-    of a log is at most that of its records, uncompressed.
+    Never where server.log has the log starts of all leaders, or where a log of the leader that wrote a record still has
+    it. The size of a log is at most that of its records, uncompressed.
     """
     limit = p.settings.retention_bytes(p.topic)
-    if limit is None or (p.timeline is not None and p.timeline.log_starts):
+    if limit is None or _are_log_starts_known(p):
         return pl.repeat(False, len(sends), eager=True)
     size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
     is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
@@ -86,6 +86,16 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     above = np.empty(len(sends), np.int64)
     above[order] = np.cumsum(sizes[order]) - sizes[order]
     return pl.Series(above >= limit) & ~are_held_by_writers(p, sends)
+
+
+def _are_log_starts_known(p: Partition) -> bool:
+    """Whether lines of server.log have the log starts of all leaders: each deletes records by itself."""
+    timeline = p.timeline
+    if timeline is None or not timeline.log_starts:
+        return False
+    loads = {end.broker for end in timeline.ends if end.fact.kind == "loaded"}
+    known = loads | {fact.broker for fact in timeline.log_starts}
+    return {term.leader for term in timeline.terms.values() if term.leader} <= known
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:

@@ -211,6 +211,22 @@ def test_a_log_of_the_leader_that_wrote_records_shows_that_retention_had_not_rem
     assert judged(root).rules["lost-write"]["count"] == lost
 
 
+@pytest.mark.parametrize(("left_out", "lost"), [([], 597), (["brokers/3/server.log"], 10)])
+def test_log_starts_of_other_brokers_do_not_show_what_retention_had_removed(
+    left_out: list[str], lost: int, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """Broker 3 wrote the lost records, and broker 2 led next."""
+    root = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
+    _remove(root, "snapshots", "dump", *left_out)
+    about = json.loads((root / "run.json").read_text())
+    about["topics"]["orders"]["retention.bytes"] = 1000
+    (root / "run.json").write_text(json.dumps(about))
+    with (root / "brokers" / "2" / "server.log").open("a") as log:
+        line = "INFO [UnifiedLog partition=orders-0, dir=/d] Incremented log start offset to 1 due to segment deletion"
+        log.write(f"[2026-11-21 09:51:16,000] {line} (kafka.log.UnifiedLog)\n")
+    assert judged(root).rules["lost-write"]["count"] == lost
+
+
 @pytest.mark.parametrize("topic", ["__cluster_metadata", "orders"])
 def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpack, tmp_path: Path, topic: str) -> None:
     root = tmp_path / "run"
