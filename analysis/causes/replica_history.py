@@ -212,7 +212,7 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
     release, batches = timeline.release(), timeline.replica_logs.batches
     if release is None or release < (2, 0) or (batches["magic"] < 2).any():
         return []
-    if term.time is None or term.leader in (None, broker) or lost.last_acked is None:
+    if term.time is None or term.leader in (None, broker) or not lost.stored_at:
         return []
     later = [t.time for t in timeline.terms.values() if t.epoch > term.epoch and t.leader not in (None, term.leader)]
     if any(time is None for time in later):
@@ -220,7 +220,7 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
     restarted = [time for time, _ in timeline.starts_of(term.leader) if time > term.time]
     until = min((*(time for time in later if time is not None), *restarted), default=MAX_INT64)
     cuts = truncations(timeline, broker, None, lost.first)
-    since = max(term.time, lost.last_acked)
+    since = max(term.time, lost.stored_at)
     return [cut.fact for cut in cuts if cut.time is not None and since <= cut.time < until][:1]
 
 

@@ -1,0 +1,39 @@
+"""Elections of a leader of which no file was collected: what the old leader truncated shows what its log lacked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .replica_texts import logs
+from .timelines import CUT, SECOND, fault, lost, metadata, server_log, timeline
+
+IS_ALONE = (4, {"isr": [1]})
+ELECTED = (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1})
+REGISTERED = {"brokerId": 2, "brokerEpoch": 5, "incarnationId": "i", "logDirs": []}
+STARTED, RESTARTED = (2, REGISTERED), (11, {**REGISTERED, "brokerEpoch": 9, "incarnationId": "j"})
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+@pytest.mark.parametrize(
+    ("changes", "cut_at", "cause"),
+    [
+        ((STARTED, IS_ALONE, ELECTED), 12, "unclean-election"),
+        ((STARTED, IS_ALONE, ELECTED), 8, "unknown"),  # it truncated before broker 2 led
+        ((STARTED, IS_ALONE, ELECTED, RESTARTED), 12, "unknown"),  # broker 2 may have lost the record at 11 s
+        ((IS_ALONE, ELECTED), 12, "unknown"),  # nothing shows whether broker 2 restarted in between
+    ],
+)
+def test_what_the_old_leader_truncated_was_not_in_the_log_of_the_new_one(changes, cut_at, cause, is_acknowledged):
+    gone = lost() if is_acknowledged else replace(lost(), first_acked=None, last_acked=None, written=5 * SECOND)
+    found = timeline(logs("1: 0a"), meta=metadata(*changes), events=[server_log("1", (cut_at, CUT % 1))])
+    assert explain_loss(found, gone).cause == cause
+
+
+def test_a_restart_in_the_history_shows_that_restarts_are_recorded():
+    faults = [fault("kill", "2", 2), fault("restart", "2", 3)]
+    events = [server_log("1", (12, CUT % 1))]
+    found = timeline(logs("1: 0a"), meta=metadata(IS_ALONE, ELECTED), events=events, faults=faults)
+    assert explain_loss(found, lost()).cause == "unclean-election"
