@@ -23,9 +23,10 @@ SPLIT_BRAIN = "split-brain"
 Lines = set[tuple[str | None, int]]  # files, and lines of them
 
 
-def explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
-    """Why replicas differ at the end, or in a run without clients at any time. None without a proof at the end of a
-    run with clients: the replica may not have truncated yet, and a loss has an explanation of its own."""
+def explain_divergence(p: Partition, finding: Finding, losses: Losses) -> Explanation | None:
+    """Why replicas differ at the end, or in a run without clients at any time. With clients, a loss that the difference
+    overlaps has an explanation of its own, and one that was truncated together with it explains it. None without a
+    proof: the replica may not have truncated yet."""
     differing = _differing(p, finding)
     if p.timeline is None or differing is None:
         return None
@@ -33,9 +34,32 @@ def explain_divergence(p: Partition, finding: Finding) -> Explanation | None:
         explanation = causes.explain_divergence(p.timeline, differing)
         if explanation.is_known:
             return explanation
-    if finding.severity != "violation" or len(p.sends) or len(p.unplaced):
+    if finding.severity != "violation":
         return None
+    if len(p.sends) or len(p.unplaced):
+        return _explain_by_truncation(p.timeline, finding, differing, losses)
     return _explain_losing_side(p, p.timeline, finding.snapshot or "", differing)
+
+
+def _explain_by_truncation(timeline: Timeline, finding: Finding, differing: Lost, losses: Losses) -> Explanation | None:
+    """The explanation of lost records behind the difference that the same truncation removed; None without one.
+
+    For example, a dead leader's client had written offset 5 again to the next leader, and an unclean election of the
+    dead one then lost the offsets from 6 on: the truncation to offset 5 also removed the copy that differs.
+    """
+    taken = timeline.replica_logs.times.get(finding.snapshot or "")
+    for lost, explanation in losses:
+        is_behind = differing.last < lost.first and explanation.is_known
+        cuts = [fact for fact in explanation.chain if fact.kind == "truncated" and fact.broker in finding.replicas]
+        if is_behind and any(_removed_later(cut, differing, taken) for cut in cuts):
+            return explanation
+    return None
+
+
+def _removed_later(cut: Fact, differing: Lost, taken: int | None) -> bool:
+    """Whether a truncation after the time of a snapshot (`taken`) removed the records from `differing` on."""
+    is_later = taken is not None and cut.time is not None and taken < cut.time
+    return is_later and cut.offset is not None and cut.offset <= differing.first
 
 
 def _differing(p: Partition, finding: Finding) -> Lost | None:

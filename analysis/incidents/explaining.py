@@ -21,7 +21,7 @@ from .truncations import explain_truncations
 
 # By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
 EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
-    "divergence": lambda p, finding, _: explain_divergence(p, finding),
+    "divergence": explain_divergence,
     "missed": explain_missed,
     "regression": lambda p, finding, _: explain_regression(p, finding),
     "duplicate": lambda p, finding, _: explain_duplicate(p, finding),

@@ -1,0 +1,54 @@
+"""Replicas that differ in a snapshot, explained by the truncation that also lost records behind the difference."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.incidents.divergences import explain_divergence
+from logjudge.analysis.incidents.losses import ExplainedRange
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import READS, SENDS, Finding
+
+from .replica_texts import epochs, joined, logs
+from .timelines import CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
+
+# Broker 1 was paused with offset 1. Its client sent the record to broker 2 again, and an unclean election brought the
+# copy of broker 1 back: offset 1 is the same record of another epoch, and the records behind it are lost.
+META = metadata((4, {"leader": 2, "isr": [2]}), (9, {"leader": 1, "isr": [1], "leaderRecoveryState": 1}))
+FAULTS = (fault("pause", "1", 3), fault("kill", "2", 7), fault("restart", "2", 13))
+LOST = lost(first=2, last=2, values=("c",))
+
+
+def explained(taken=11, differing=(1, 1), cut=1):
+    held = joined(logs("1: 0a 1b\n2: 0a 1b@1 2c@1", "early"), logs("1: 0a 1b 2x@2\n2: 0a 1b 2x@2"))
+    tables = {**held, "epochs": epochs(("1", 0, 0), ("1", 2, 2))}
+    events = [server_log("2", (14, LOADED % 3), (15, CUT % cut))]
+    about = {"snapshots": ("early", ""), "times": {"early": taken * SECOND}}
+    found = timeline(tables, about, META, events, leader="1", faults=FAULTS)
+    loss = ExplainedRange(LOST, explain_loss(found, LOST))
+    assert loss.explanation.cause == "unclean-election"
+    sends = pl.DataFrame([{"value": "c", "partition": 0}], schema=SENDS)
+    frames = sends, pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    place = {"first_offset": differing[0], "last_offset": differing[1], "replicas": ["1", "2"], "snapshot": "early"}
+    return explain_divergence(p, Finding("replica-divergence", "", "orders", 0, **place), [loss])
+
+
+def test_a_truncation_that_lost_records_explains_the_copy_that_it_removed_before_them():
+    found = explained()
+    assert found is not None
+    assert found.cause == "unclean-election"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"cut": 2},  # it kept the record that differs
+        {"taken": 16},  # the copies still differed after it
+        {"differing": (1, 2)},  # the loss itself: the finding is related to it
+    ],
+)
+def test_other_differences_have_no_cause_of_a_loss(case):
+    assert explained(**case) is None
