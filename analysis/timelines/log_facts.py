@@ -229,13 +229,13 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
 
 
 def _truncate_copy(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    builder.truncated_copies[row["broker"]] = (row["file"], row["line"], fields["offset"])
+    builder.truncated_copies[row["broker"], row["file"]] = (row["line"], fields["offset"])
 
 
 def _is_of_copy(builder: Builder, row: dict[str, Any], end: int) -> bool:
     """Whether a truncation is that of the copy that the broker is moving to another disk, by the lines just before."""
-    file, line, offset = builder.truncated_copies.get(row["broker"], ("", 0, -1))
-    is_next = row["file"] == file and 0 < row["line"] - line <= LINES_OF_TRUNCATION
+    line, offset = builder.truncated_copies.get((row["broker"], row["file"]), (0, -1))
+    is_next = 0 < row["line"] - line <= LINES_OF_TRUNCATION
     return row["kind"].startswith("truncate") and is_next and end == offset
 
 

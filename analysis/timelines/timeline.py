@@ -324,7 +324,8 @@ class Builder(Timeline):
     logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: name -> its values in order
     logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last one's index
     elected_outside_isr: list[Fact] = field(default_factory=list)  # by ZooKeeper's controller, which logs no epoch
-    truncated_copies: dict[str, tuple[str, int, int]] = field(default_factory=dict)  # broker -> file, line and offset
+    # Broker and file -> line and offset. A snapshot's copy of a log has the same lines as the log at the end.
+    truncated_copies: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""

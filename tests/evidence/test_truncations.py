@@ -288,6 +288,13 @@ def test_a_truncation_of_the_copy_on_its_way_is_none_of_the_log(before, is_of_lo
     assert [end.end for end in found.ends_of("1", "truncated")] == ([0] if is_of_log else [])
 
 
+def test_a_snapshot_has_the_same_lines_about_the_copy_on_its_way() -> None:
+    lines = server_log("1", (41, COPIES % 0), (41, CUT_BY_LOG % 0))
+    in_snapshot = lines.with_columns(snapshot=pl.lit("early"), file=pl.lit("snapshots/early/brokers/1/server.log"))
+    found = timeline(logs("1: 0a 0b\n2: 0a 0b"), events=[lines, in_snapshot])
+    assert not found.ends_of("1", "truncated")
+
+
 def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> None:
     """As in ZooKeeper mode, where each broker that leaves the ISR begins a term, and no source has its first offset."""
     meta = metadata(
