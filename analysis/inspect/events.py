@@ -24,7 +24,7 @@ from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
 from ..timelines.timeline import Term, Timeline
-from ..wording import plural, some
+from ..wording import brokers, plural, some
 
 Row = dict[str, Any]
 MAX_PARTITIONS = 8  # named
@@ -245,7 +245,7 @@ def _of_term(term: Term) -> list[Moment]:
 
 def _snapshots(logs: ReplicaLogs) -> Iterator[Moment]:
     for name in filter(None, logs.snapshots):
-        brokers = sorted(logs.batches.filter(snapshot=name)["broker"].unique())
-        if brokers:
-            sentence = f"snapshot {name} of the logs of brokers {', '.join(brokers)}"
+        holders = sorted(logs.batches.filter(snapshot=name)["broker"].unique())
+        if holders:
+            sentence = f"snapshot {name} of the logs of {brokers(holders)}"
             yield Moment("snapshot", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name))
