@@ -109,10 +109,10 @@ def evidence_coverage(p: Partition) -> Record | None:
     """The brokers' evidence of a partition as a JSON-able record; None without brokers' files.
 
     brokers: those with records in their logs. empty: those with empty logs. missing: known replicas without a log in
-    the latest snapshot. why missing: clauses, as far as files prove that they had one. incomplete: clauses about logs
-    that lack a segment, or that an earlier snapshot lacks. lacking: the number of missing replicas, if the assignment
-    is not recorded. assigned: the number of assigned replicas, 0 if not recorded. damage: at most MAX_DAMAGE places.
-    damaged: the number of all places.
+    the latest snapshot, unless the topic had been deleted by then. why missing: clauses, as far as files prove that
+    they had one. incomplete: clauses about logs that lack a segment, or that an earlier snapshot lacks. lacking: the
+    number of missing replicas, if the assignment is not recorded. assigned: the number of assigned replicas, 0 if not
+    recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
     """
     logs = p.replica_logs
     if logs is None:
@@ -121,6 +121,7 @@ def evidence_coverage(p: Partition) -> Record | None:
     # A replica without records has an empty segment, whose name is the next offset.
     logs_at_last = (frame.filter(snapshot=logs.last)["broker"] for frame in (logs.batches, logs.records, logs.segments))
     collected = set().union(*logs_at_last) - logs.missing_brokers
+    expected = set() if logs.outlive_topic else _known_replicas(p, logs)
     partly = [one for one in logs.missing if (one.snapshot, one.is_whole) != (logs.last, True)]
     named = {name for frame in (logs.batches, logs.records) for name in frame["snapshot"].unique()}
     damage = logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
@@ -129,10 +130,10 @@ def evidence_coverage(p: Partition) -> Record | None:
     return {
         "brokers": sorted(held),
         "empty": sorted(set(logs.segments["broker"].unique()) - held),
-        "missing": sorted(_known_replicas(p, logs) - collected | logs.missing_brokers),
+        "missing": sorted(expected - collected | logs.missing_brokers),
         "why missing": sorted({one.description for one in logs.missing if one not in partly}),
         "incomplete": [one.description for one in partly],
-        "lacking": 0 if logs.replicas else max(0, _factor(p) - len(collected)),
+        "lacking": 0 if logs.replicas or logs.outlive_topic else max(0, _factor(p) - len(collected)),
         "assigned": len(logs.replicas) or _factor(p),
         "snapshots": [name for name in logs.snapshots if name in named and name],
         "at the end": "" in named,

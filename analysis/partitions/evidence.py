@@ -42,6 +42,7 @@ def collected_logs(
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
     metadata = _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames)
     log_events = _table_or_empty(frames, "log_events")
+    of_no_partition = _table_or_empty(shared or {}, "metadata")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return replica_logs_of(
@@ -54,7 +55,8 @@ def collected_logs(
         replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,
-        is_tiered=is_tiered(config, topic, _table_or_empty(shared or {}, "metadata"), log_events),
+        is_tiered=is_tiered(config, topic, of_no_partition, log_events),
+        removed_in=frozenset(of_no_partition.filter(kind="remove-topic", topic=topic)["snapshot"]),
     )
 
 

@@ -97,6 +97,7 @@ class ReplicaLogs(LogTables, TopicPartition):
     newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
     reported_empty: frozenset[tuple[str, str]] = frozenset()  # snapshots and brokers (partitions/collected_copies.py)
     older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (the same module)
+    removed_in: frozenset[str] = frozenset()  # snapshots whose copies of the metadata log have the topic's removal
 
     @property
     def held(self) -> int:
@@ -109,6 +110,11 @@ class ReplicaLogs(LogTables, TopicPartition):
         held = {name for table in (self.records, self.segments, self.identical) for name in table["snapshot"].unique()}
         held |= {one.snapshot for one in self.missing}
         return next((name for name in reversed(self.snapshots) if name in held), FINAL)
+
+    @property
+    def outlive_topic(self) -> bool:
+        """Whether the topic had been deleted before the latest copy: a broker that missed that still has its log."""
+        return self.last in self.removed_in
 
     @cached_property
     def missing(self) -> tuple[MissingLog, ...]:

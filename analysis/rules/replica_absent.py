@@ -41,8 +41,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
-    truncation, as in lost-write. Compaction does not, if the leader's log has another record at the offset, or there a
-    leader epoch that began after the acknowledgement: a truncation removed the record.
+    truncation, as in lost-write, and that of the topic. Compaction does not, if the leader's log has another record at
+    the offset, or there a leader epoch that began after the acknowledgement: a truncation removed the record.
     Unknown when: One of these holds:
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
@@ -103,7 +103,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
             yield Unknown(f"{cause} may have removed {count} of {logs.name}{reason}")
             absent = absent.join(removable, on="send", how="anti")
     unsure = absent.filter(is_damaged | pl.lit(last.may_lack_leader))
-    if unsure.height:
+    if unsure.height and not last.was_removed_with_topic:
         yield Unknown(_unsure_reason(last, unsure))
     for run in _runs(acked, absent.join(unsure, on="send", how="anti")):
         yield _absence(last, run)
@@ -127,6 +127,11 @@ class _LastLogs(NamedTuple):
         """Whether the leader's log may be one that was not collected."""
         replicas = set(self.logs.replicas)
         return self.leader is None and (not replicas or bool(replicas - set(self.bounds["broker"])))
+
+    @property
+    def was_removed_with_topic(self) -> bool:
+        """Whether the leader may have removed its log legally, when it noticed the deletion of the topic."""
+        return self.may_lack_leader and self.logs.outlive_topic
 
     def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of the leader's log, or of all logs if that is not known."""

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from .checkpoints import LOG_DIR_FILES
+from .cluster_metadata import read_cluster_metadata
 from .dump_text import dumped_files, read_dump
 from .duplicate_copies import Copies, Node, copied_partitions, duplicate_copies, properties_of, same_id
 from .parts import Part
@@ -96,7 +97,8 @@ def _shared_directories(parts: list[Part], nodes: Mapping[Path, Node]) -> dict[P
 def _other_topics(parts: list[Part]) -> dict[Path, str]:
     """Partition folders whose partition.metadata has another topic id than most in the same snapshot, with the reason.
 
-    Between snapshots a topic may be deleted and created again; within one, a broker has missed that.
+    Between snapshots a topic may be deleted and created again; within one, a broker has missed that. If the metadata
+    log has all of these topics, none is left out: each log is of the generation with its id.
     """
     ids: dict[tuple[str, str], list[tuple[Part, str]]] = {}
     for part in parts:
@@ -104,12 +106,27 @@ def _other_topics(parts: list[Part]) -> dict[Path, str]:
             topic_id = properties_of(part.path).get("topic_id")
             if topic_id:
                 ids.setdefault((part.topic, part.snapshot), []).append((part, topic_id))
+    differing = {place: found for place, found in ids.items() if len({id_ for _, id_ in found}) > 1}
+    recorded = _recorded_topics(parts) if differing else {}
     out = {}
-    for (topic, _), found in ids.items():
+    for (topic, _), found in differing.items():
         votes = Counter(id_ for _, id_ in found)
+        if votes.keys() <= recorded.get(topic, set()):
+            continue
         judged = min(votes, key=lambda id_: (-votes[id_], id_))
         reason = f"belongs to another topic named {topic} (id {{}}); the judged one has id {judged}"
         out.update({part.path.parent: reason.format(id_) for part, id_ in found if not same_id(id_, judged)})
+    return out
+
+
+def _recorded_topics(parts: Iterable[Part]) -> dict[str, set[str]]:
+    """The topic ids that the copies of the metadata log record, by the name of the topic."""
+    out: dict[str, set[str]] = {}
+    for part in parts:
+        if part.kind == "metadata" and part.path.is_dir():
+            topics, _ = read_cluster_metadata(part.path)
+            for topic, topic_id in topics.filter(kind="topic").select("topic", "topic_id").iter_rows():
+                out.setdefault(topic, set()).add(topic_id)
     return out
 
 
