@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from logjudge.analysis.causes import explain_loss
 
-from .replica_texts import logs
+from .replica_texts import epochs, logs
 from .timelines import CUT, SECOND, fault, lost, metadata, server_log, timeline
 
 IS_ALONE = (4, {"isr": [1]})
@@ -37,3 +37,11 @@ def test_a_restart_in_the_history_shows_that_restarts_are_recorded():
     events = [server_log("1", (12, CUT % 1))]
     found = timeline(logs("1: 0a"), meta=metadata(IS_ALONE, ELECTED), events=events, faults=faults)
     assert explain_loss(found, lost()).cause == "unclean-election"
+
+
+@pytest.mark.parametrize(("acks", "cause"), [("1", "unclean-election"), ("all", "unknown")])
+def test_a_follower_that_left_the_isr_before_the_read_may_never_have_had_what_acks_1_acknowledged(acks, cause):
+    """The record was acknowledged at 5 s, and read after broker 2 left the ISR. No file of broker 1 was collected."""
+    meta = metadata(STARTED, (7, {"isr": [1]}), ELECTED)
+    tables = {**logs("2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    assert explain_loss(timeline(tables, meta=meta), lost(acks=acks)).cause == cause
