@@ -155,6 +155,8 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
         ([(0, 9, 10), (10, 19, 10)], "orders-0 at offsets 0 to 19"),
         ([(0, 9, 10), (20, 29, 10)], "orders-0 at offsets 0 to 29 in 2 ranges"),
         ([(0, 9, 7), (11, 29, 12)], "orders-0 at 19 of the offsets 0 to 29"),
+        ([(0, 8, 5), (1, 9, 5)], "orders-0 at offsets 0 to 9"),
+        ([(0, 8, 5), (1, 9, 4)], "orders-0 at 9 of the offsets 0 to 9"),
     ],
 )
 def test_a_place_states_ranges_only_if_every_record_in_them_was_lost(
@@ -267,7 +269,7 @@ def missed_by(group: str, partition: int, time: int, kind: str = "crashed") -> t
     return explanation, finding(name, first_offset=5, last_offset=14, count=10, processes=[group])
 
 
-@pytest.mark.parametrize("kind", ["crashed", "assigned"])
+@pytest.mark.parametrize("kind", ["crashed", "assigned", "committed"])
 def test_records_that_a_group_missed_at_one_time_are_one_incident(kind: str) -> None:
     explanations, rows = zip(*(missed_by("g", number, number, kind) for number in range(2)), strict=True)
     (incident,) = joined(explanations, *rows)

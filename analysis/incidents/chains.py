@@ -14,7 +14,7 @@ from ..wording import plural
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
 # group misses records because a member crashes, or is assigned a partition and begins at another offset.
 DEATH_KINDS = ("power-loss", "fault-truncate", "kill", "halted", "failed", "fenced")
-GROUP_KINDS = ("crashed", "assigned")
+GROUP_KINDS = ("crashed", "assigned", "committed")
 DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS, *((kind,) for kind in GROUP_KINDS))
 
 

@@ -60,8 +60,12 @@ def _place(name: str, ranges: list[LostRange]) -> str:
     first, last = known[0][0], max(end for _, end, _ in known)
     if first == last:
         return f"{name} at offset {first}"
+    records = sum(count for *_, count in known)
+    # Ranges that overlap, as where producers alternate between acks, may have all offsets together.
+    if records == last - first + 1:
+        return f"{name} at offsets {first} to {last}"
     if any(count != end - start + 1 for start, end, count in known):
-        return f"{name} at {sum(count for *_, count in known):,} of the offsets {first} to {last}"
+        return f"{name} at {records:,} of the offsets {first} to {last}"
     gaps = sum(start > end + 1 for (_, end, _), (start, _, _) in pairwise(known))
     return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 

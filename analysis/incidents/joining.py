@@ -9,7 +9,8 @@ joins these:
 - a hanging transaction with the records that wait behind it unseen, and a read of aborted records with the torn
   transaction that they are of;
 - findings with the same cause and the same change of leader, or the same death, in one partition or in several;
-- records that a group missed for the same cause at the same time, in one partition or in several;
+- records that a group missed, or committed offsets that a member moved back, for the same cause at the same time, in
+  one partition or in several;
 - commits that `__consumer_offsets` lost, and the truncation of that log;
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
@@ -177,7 +178,7 @@ def _size(group: _Group) -> int:
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
     """Joins groups with the same cause and decisive fact: at the same time leaders changed, a broker died, or a member
-    of one consumer group crashed or was assigned its partitions."""
+    of one consumer group crashed, was assigned its partitions, or committed."""
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
