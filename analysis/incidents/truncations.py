@@ -211,15 +211,20 @@ def _unclean_elections(timeline: Timeline, explained: set[int]) -> Iterator[Expl
 def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:
     """Whether the files of an electable broker show what an unclean election removed, if it removed anything.
 
-    Its server.log has what it truncated after the election. Without that, a copy of its log from before it fetched
-    from the new leader has the records.
+    Its server.log has what it truncated after the election, unless it had lost its log, as with a new disk. Without
+    that, a copy of its log from before it fetched from the new leader has the records.
     """
-    if any(time >= (term.time or 0) for time, _ in timeline.dated_ends(broker, "followed", "truncated")):
+    since = term.time or 0
+    has_new_log = any(end.is_new and time >= since for time, end in timeline.dated_ends(broker, "loaded"))
+    if not has_new_log and any(time >= since for time, _ in timeline.dated_ends(broker, "followed", "truncated")):
         return True
-    batches = timeline.replica_logs.batches.filter(broker=broker)
+    logs = timeline.replica_logs
+    # A new log at the end has what it fetched from the new leader.
+    was_before = pl.lit(True) if not has_new_log else pl.col("snapshot") != logs.last
+    batches = logs.batches.filter(was_before, broker=broker)
     newest = batches.group_by("snapshot").agg(pl.col("leader_epoch").max(), pl.col("last_offset").max())
     old = newest.filter(pl.col("leader_epoch").fill_null(-1) < term.epoch)
-    return timeline.replica_logs.last in old["snapshot"] or bool((old["last_offset"] >= (term.start or 0)).any())
+    return logs.last in old["snapshot"] or bool((old["last_offset"] >= (term.start or 0)).any())
 
 
 def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list[LogEnd]]:

@@ -30,7 +30,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, BEGAN, BOOT, CUT, LOADED, SECOND, TWO_LEADS, metadata, server_log, timeline
+from .timelines import AFTER, BEGAN, BOOT, CUT, LOADED, SECOND, TWO_LEADS, UNCLEAN, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 SCENARIO = Path(simulation.__file__).parent / "scenarios" / "incident-152-153.toml"
@@ -293,6 +293,20 @@ def test_a_snapshot_has_the_same_lines_about_the_copy_on_its_way() -> None:
     in_snapshot = lines.with_columns(snapshot=pl.lit("early"), file=pl.lit("snapshots/early/brokers/1/server.log"))
     found = timeline(logs("1: 0a 0b\n2: 0a 0b"), events=[lines, in_snapshot])
     assert not found.ends_of("1", "truncated")
+
+
+CREATED = "INFO Created log for partition orders-0 in /disk2/orders-0 with properties {} (kafka.log.LogManager)"
+
+
+@pytest.mark.parametrize(("line", "is_noted"), [(CREATED, True), (LOADED % 1, False)])
+def test_an_unclean_election_is_noted_if_the_broker_in_sync_returned_with_a_new_log(line: str, is_noted: bool) -> None:
+    """What it had is not known. A log that ended where the new leader began shows that the election took nothing."""
+    follows = FOLLOWS.replace("leader is 3", "leader is 2")
+    found = timeline(AFTER, meta=UNCLEAN, events=[server_log("1", (12, line), (13, follows))])
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    noted = ["broker 2, which was not in sync, was elected leader of orders-0 in epoch 1"] if is_noted else []
+    assert [one.event for one in explain_truncations(p)] == noted
 
 
 def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> None:
