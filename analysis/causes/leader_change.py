@@ -267,7 +267,8 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
-    if _are_starts_known(timeline, new) and (cut := facts_truncated_to(timeline, change.old_leader, new, lost)):
+    is_run_known = new.start is not None or timeline.records_restarts_in(new)
+    if is_run_known and (cut := facts_truncated_to(timeline, change.old_leader, new, lost)):
         return cut
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
         return replaced
@@ -276,12 +277,6 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
     if older is not None:
         return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
     return [] if new.start is not None else _short_end_facts(timeline, change, new, lost)
-
-
-def _are_starts_known(timeline: Timeline, term: Term) -> bool:
-    """Whether restarts of a term's leader would be recorded, by its own files or by an earlier start of it."""
-    starts = timeline.starts_of(term.leader)
-    return term.start is not None or any(term.time is not None and time <= term.time for time, _ in starts)
 
 
 def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:

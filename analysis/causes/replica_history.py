@@ -11,7 +11,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
 from ..timelines.fault_kinds import AT_ONCE, DEATHS, ENDS_OF_PROCESSES
-from ..timelines.timeline import BrokerEvent, DatedIsr, LogEnd, Term, Timeline
+from ..timelines.timeline import BrokerEvent, LogEnd, Term, Timeline
 from .cases import Lost
 
 MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
@@ -257,18 +257,12 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         return []
     # An empty ISR acknowledges nothing: the leader that did had not heard of it.
     reported = [report for report in timeline.isr_between(until=lost.last_acked) if report.isr][-1:]
-    later = [] if lost.acks == {"all"} else _isr_until_next_term(timeline, lost.last_acked)
+    later = [] if lost.acks == {"all"} else timeline.isr_until_next_term(lost.last_acked)
     if not reported or not all(broker in isr for _, isr, _ in (*reported, *later)):
         return []
     # The ISR keeps a dead broker until its session ends.
     at = max(lost.first_acked, lost.last_acked - SECOND) - 1
     return [] if is_dead(timeline, broker, at, at, without_fences=True) else [fact for _, _, fact in reported]
-
-
-def _isr_until_next_term(timeline: Timeline, since: int) -> list[DatedIsr]:
-    """The reports of the ISR after a time (ns), before the next leader was elected."""
-    elected = (term.time for term in timeline.terms.values() if term.time is not None and term.time > since)
-    return [one for one in timeline.isr_between(since, min(elected, default=MAX_INT64) - 1) if one.isr]
 
 
 def is_committed(lost: Lost) -> bool:

@@ -234,6 +234,11 @@ class Timeline:
             if fact.time is not None and since < fact.time <= until
         ]
 
+    def isr_until_next_term(self, since: int) -> list[DatedIsr]:
+        """The reports of an ISR with members after a time (ns), before the next leader was elected."""
+        elected = (term.time for term in self.terms.values() if term.time is not None and term.time > since)
+        return [one for one in self.isr_between(since, min(elected, default=MAX_INT64) - 1) if one.isr]
+
     def faults_and_heals(self, broker: str | None) -> list[tuple[Fault, Fact]]:
         """The faults of a broker and their ends, each with its fact."""
         both = zip(self.faults, self.fault_facts, strict=True)
@@ -258,6 +263,10 @@ class Timeline:
     def starts_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
         """The dated starts of a broker, each with its time (ns), in order of time."""
         return [(time, e) for time, e in self.life_of(broker) if e.kind == "started"]
+
+    def records_restarts_in(self, term: Term) -> bool:
+        """Whether restarts of a term's leader would be recorded, as a start of it before the term is."""
+        return any(term.time is not None and time <= term.time for time, _ in self.starts_of(term.leader))
 
     def starts_and_loads(self, broker: str | None) -> list[int]:
         """The times (ns) at which a broker started or loaded the log."""
