@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -58,53 +59,74 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
     def judge(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if key[0].as_py() == REPORTED:
             yield from (batch.select(SCHEMA.names) for batch in batches)
-            return
-        small: Tables = {}
-        shared: Tables = {}
-        unproved: dict[Unit, Collection[str]] = {}  # of large partitions; without any, a partition is plainly valid
-        packed: dict[Unit, list[tuple[str, bytes]]] = {}  # a large partition is unpacked when it is judged
-        partly: dict[Unit, list[tuple[OtherRows, float | None]]] = {}  # condensed partitions
-        for row in in_order(batches):
-            unit = Unit(row["topic"], row["partition"])
-            if row["kind"] in ("observations", "condensed"):
-                packed.setdefault(unit, []).append((row["name"], row["payload"]))
-            elif row["kind"] == "others":
-                partly.setdefault(unit, []).append(pickle.loads(row["payload"]))
-            elif row["kind"] == "proof":
-                unproved[unit] = json.loads(row["payload"])
-            else:
-                home = small if row["kind"] == "small" else shared
-                home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
-        apart = packed.keys() - {WHOLE, *unproved, *partly} if settings.batches else ()
-        for unit in sorted(apart):
-            if few := _few_rows(packed[unit]):
-                del packed[unit]
-                for name, rows in few:
-                    small.setdefault(name, []).append(as_small(unit, name, rows))
-        common = common_of(shared, settings)
-        units: dict[Unit, Tables] = {unit: {} for unit in packed}
-        screened = screen_batch(small, {*units, *unproved}, common)
-        for unit, name, rows in screened.left:
-            units.setdefault(unit, {}).setdefault(name, []).append(rows)
-        unproved |= screened.unproved
-        yield from to_batches(_results(pl.DataFrame(), screened.summaries))
-        for unit in sorted(units):
-            tables = units.pop(unit)
-            if unproved.get(unit) == []:
-                continue
-            store = ObservationStore(settings.range_offsets)
-            if unit in partly:
-                tables = {}  # its rows among the small partitions are among the condensed ones
-            for name, frame in ((name, frame) for name, frames in tables.items() for frame in frames):
-                store.add(unit, name, frame)
-            for name, payload in packed.pop(unit, ()):
-                store.add(unit, name, unpack(payload))
-            left = partly.get(unit)
-            others = Others([one for one, _ in left], left[0][1]) if left else None
-            judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
-            yield from to_batches(_blocks_of(judged, settings))
+        else:
+            yield from to_batches(_judge_batch(_sorted_blocks(batches), settings))
 
     return judge
+
+
+@dataclass
+class _Blocks:
+    """The blocks of a batch."""
+
+    small: Tables = field(default_factory=dict)  # of all small partitions
+    shared: Tables = field(default_factory=dict)  # of the run
+    packed: dict[Unit, list[tuple[str, bytes]]] = field(default_factory=dict)  # a large one is unpacked to be judged
+    unproved: dict[Unit, Collection[str]] = field(default_factory=dict)  # rules of large ones; none: plainly valid
+    others: dict[Unit, list[tuple[OtherRows, float | None]]] = field(default_factory=dict)  # of condensed ones
+
+
+def _sorted_blocks(batches: Iterator[pa.RecordBatch]) -> _Blocks:
+    found = _Blocks()
+    for row in in_order(batches):
+        unit = Unit(row["topic"], row["partition"])
+        if row["kind"] in ("observations", "condensed"):
+            found.packed.setdefault(unit, []).append((row["name"], row["payload"]))
+        elif row["kind"] == "others":
+            found.others.setdefault(unit, []).append(pickle.loads(row["payload"]))
+        elif row["kind"] == "proof":
+            found.unproved[unit] = json.loads(row["payload"])
+        else:
+            home = found.small if row["kind"] == "small" else found.shared
+            home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
+    return found
+
+
+def _judge_batch(blocks: _Blocks, settings: Settings) -> Iterator[Row]:
+    """The blocks of the results."""
+    if settings.batches:
+        _screen_few_rows(blocks)
+    common = common_of(blocks.shared, settings)
+    units: dict[Unit, Tables] = {unit: {} for unit in blocks.packed}
+    screened = screen_batch(blocks.small, {*units, *blocks.unproved}, common)
+    for unit, name, rows in screened.left:
+        units.setdefault(unit, {}).setdefault(name, []).append(rows)
+    unproved = blocks.unproved | screened.unproved
+    yield from _results(pl.DataFrame(), screened.summaries)
+    for unit in sorted(units):
+        tables, packed = units.pop(unit), blocks.packed.pop(unit, ())
+        if unproved.get(unit) == []:
+            continue
+        if unit in blocks.others:
+            tables = {}  # its rows among the small partitions are among the condensed ones
+        store = ObservationStore(settings.range_offsets)
+        for name, frame in ((name, frame) for name, frames in tables.items() for frame in frames):
+            store.add(unit, name, frame)
+        for name, payload in packed:
+            store.add(unit, name, unpack(payload))
+        left = blocks.others.get(unit)
+        others = Others([one for one, _ in left], left[0][1]) if left else None
+        judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
+        yield from _blocks_of(judged, settings)
+
+
+def _screen_few_rows(blocks: _Blocks) -> None:
+    """Counts the packed partitions with few rows among the small ones, which are screened together."""
+    for unit in sorted(blocks.packed.keys() - {WHOLE, *blocks.unproved, *blocks.others}):
+        if few := _few_rows(blocks.packed[unit]):
+            del blocks.packed[unit]
+            for name, rows in few:
+                blocks.small.setdefault(name, []).append(as_small(unit, name, rows))
 
 
 def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataFrame]]:
