@@ -73,40 +73,21 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         count = plural(acked.height, "acknowledged record")
         yield Unknown(f"{missing_leader_log(logs)}, so whether it has {count} is not known")
     absent = _absent(last, acked)
-    if not absent.height:
-        return
-    absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
-    remote = absent.filter(pl.col("offset").fill_null(0) < logs.remote_below)
-    absent = absent.join(remote, on="send", how="anti")
-    if unread := remote.filter(~pl.col("held").fill_null(False)).height:
-        yield Unknown(
-            f"the final reads did not return {plural(unread, 'acknowledged record')} of {logs.name} that may be in"
-            " remote storage (KIP-405), which was not collected"
-        )
-    is_damaged = pl.col("send").is_in(_in_damage(last, absent)["send"].implode())
-    outdated = absent.filter(~is_damaged, pl.col("held").fill_null(False))
-    if outdated.height:
-        yield Unknown(
-            f"the final reads of {logs.name} returned {plural(outdated.height, 'acknowledged record')} that"
-            f" {'is' if outdated.height == 1 else 'are'} {_where_absent(last, outdated)}, so the logs were copied"
-            " before the run ended, or changed after it"
-        )
-        absent = absent.filter(is_damaged | ~_is_outdated(last))
-    erased, deleted = _maybe_erased(logs, absent, sends), absent.filter("maybe_removed").select("send")
-    for which, cause, reason in (
-        (erased, "compaction", ": a tombstone of the key was sent, and its offset is not known"),
-        (deleted, _deletions(logs), " before a truncation"),
-    ):
-        removable = absent.join(which, on="send", how="semi")
-        if removable.height:
-            count = plural(removable.height, "acknowledged record")
-            yield Unknown(f"{cause} may have removed {count} of {logs.name}{reason}")
-            absent = absent.join(removable, on="send", how="anti")
-    unsure = absent.filter(is_damaged | pl.lit(last.may_lack_leader))
-    if unsure.height and not last.was_removed_with_topic:
-        yield Unknown(_unsure_reason(last, unsure))
-    for run in _runs(acked, absent.join(unsure, on="send", how="anti")):
+    if absent.height:
+        absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
+        absent = absent.with_columns(damaged=pl.col("send").is_in(_in_damage(last, absent)["send"].implode()))
+    for doubt in (_in_remote_storage, _newer_than_copies, _maybe_erased, _maybe_deleted, _unsure):
+        if not absent.height:
+            return
+        doubtful, reason = doubt(last, absent, sends)
+        if reason:
+            yield Unknown(reason)
+        absent = absent.join(doubtful, on="send", how="anti")
+    for run in _runs(acked, absent):
         yield _absence(last, run)
+
+
+Doubt = tuple[pl.DataFrame, str]  # absent sends that may be no loss, and why not; without a reason they surely are none
 
 
 class _LastLogs(NamedTuple):
@@ -220,26 +201,59 @@ def _replaced(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> p
     return behind.filter(pl.col("end") >= pl.col("invoked").fill_null(MIN_INT64))
 
 
-def _maybe_erased(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
-    """The numbers of absent sends behind which a tombstone of their key may have been written, and removed since."""
-    if logs.is_compacted is False:
-        return absent.select("send").clear()
+def _in_remote_storage(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+    """The sends that remote storage may have. A final read shows that it has one."""
+    remote = absent.filter(pl.col("offset").fill_null(0) < last.logs.remote_below)
+    unread = remote.filter(~pl.col("held").fill_null(False)).height
+    if not unread:
+        return remote, ""
+    count = plural(unread, "acknowledged record")
+    where = f"{last.logs.name} that may be in remote storage (KIP-405), which was not collected"
+    return remote, f"the final reads did not return {count} of {where}"
+
+
+def _newer_than_copies(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+    """If the final reads returned an absent send, so that the copies are too old: also all sends behind their end."""
+    held = absent.filter(~pl.col("damaged"), pl.col("held").fill_null(False))
+    if not held.height:
+        return held, ""
+    end = last.judged(last.bounds)["end"].max()
+    is_newer = pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
+    returned = f"the final reads of {last.logs.name} returned {plural(held.height, 'acknowledged record')}"
+    where = f"that {'is' if held.height == 1 else 'are'} {_where_absent(last, held)}"
+    reason = f"{returned} {where}, so the logs were copied before the run ended, or changed after it"
+    return absent.filter(~pl.col("damaged"), is_newer), reason
+
+
+def _maybe_erased(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
+    """The sends behind which a tombstone of their key may have been written, and removed since."""
+    if last.logs.is_compacted is False:
+        return absent.clear(), ""
     unplaced = sends.filter(pl.col("value").is_null() & pl.col("offset").is_null())
     ended = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
     latest = unplaced.drop_nulls("key").group_by("key").agg(until=ended.max())
-    erased = ~pl.col("overwritten").fill_null(False) & (pl.col("until") >= pl.col("invoked"))
-    return absent.join(latest, on="key").filter(erased).select("send")
+    is_erased = ~pl.col("overwritten").fill_null(False) & (pl.col("until") >= pl.col("invoked"))
+    how = ": a tombstone of the key was sent, and its offset is not known"
+    return _maybe_removed(last, absent.join(latest, on="key").filter(is_erased), "compaction", how)
 
 
-def _deletions(logs: ReplicaLogs) -> str:
-    """What may have removed records before a truncation."""
-    return "retention or delete-records" if logs.is_compacted is False else "retention, delete-records or compaction"
+def _maybe_deleted(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+    """The sends that a deletion or compaction before a truncation may have removed."""
+    cannot_compact = last.logs.is_compacted is False
+    cause = "retention or delete-records" if cannot_compact else "retention, delete-records or compaction"
+    return _maybe_removed(last, absent.filter("maybe_removed"), cause, " before a truncation")
 
 
-def _is_outdated(last: _LastLogs) -> pl.Expr:
-    """Whether these logs are too old to show a send: the final reads returned it, or it is behind their end."""
-    end = last.judged(last.bounds)["end"].max()
-    return pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
+def _maybe_removed(last: _LastLogs, removed: pl.DataFrame, cause: str, how: str) -> Doubt:
+    count = plural(removed.height, "acknowledged record")
+    return removed, f"{cause} may have removed {count} of {last.logs.name}{how}" if removed.height else ""
+
+
+def _unsure(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+    """The sends at damaged offsets, or all of them if the leader's log may not be at hand."""
+    unsure = absent.filter(pl.col("damaged") | pl.lit(last.may_lack_leader))
+    is_open = unsure.height and not last.was_removed_with_topic
+    return unsure, _unsure_reason(last, unsure) if is_open else ""
 
 
 def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
