@@ -179,13 +179,16 @@ WRITTEN_BY = pl.when("acknowledged").then("completed").otherwise(MAX_INT64)
 
 
 def sends_above(keyed: pl.DataFrame) -> pl.DataFrame:
-    """By key and offset: when (ns) the first send at a higher offset was sent, and the last may have been written."""
+    """By key and offset: when (ns) the first send at a higher offset was sent, and the last may have been written; and
+    the next of these offsets.
+    """
     at_offset = keyed.drop_nulls("offset").group_by("key", "offset").agg(pl.col("invoked").min(), end=WRITTEN_BY.max())
     return at_offset.sort("key", "offset", descending=True).select(
         "key",
         "offset",
         sent_above=pl.col("invoked").cum_min().shift(1).over("key"),
         written_above=pl.col("end").cum_max().shift(1).over("key"),
+        next_offset=pl.col("offset").shift(1).over("key"),
     )
 
 

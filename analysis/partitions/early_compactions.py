@@ -17,7 +17,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..extremes import greatest
 from ..replicas.replica_logs import is_of_copy
-from ..timelines.facts import MS
+from ..timelines.facts import MS, SECOND
 from .absences import WRITTEN_BY, sends_above, sends_with_repeated_keys
 from .cleanup_policies import compacted_until
 from .later_epochs import began_of_later_epoch
@@ -31,7 +31,7 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Se
 
     sends: with the columns of `with_other_value` and `with_later_end`. Surely: a copy of a log that the cleaner had
     passed lacks it. Perhaps: a later record of its key was sent before the truncation is known, no log of the leader
-    that wrote it still has it, and the cleaner may have run.
+    that wrote it still has it, and a cleaner may have run in between.
     """
     never = pl.repeat(False, len(sends), eager=True)
     if not p.settings.is_compacted(p.topic):
@@ -52,7 +52,11 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Se
     # The final reads or the last logs may show a truncation without its time.
     is_replaced = pl.col("replaced_since") < known.fill_null(MAX_INT64)
     perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
-    if not perhaps.any() or not _may_have_been_cleaned(p):
+    if perhaps.any() and (cleanings := _cleanings(p)) is not None:
+        by_next = dated.select("next_offset", "sent_above", known)
+        by_others = dated.select("offset", pl.min_horizontal("unplaced", "expired"), known)
+        perhaps &= _are_reached(by_next, cleanings) | _are_reached(by_others, cleanings)
+    if not perhaps.any():
         return surely, never
     return surely, perhaps & ~surely & ~are_held_by_writers(p, sends)
 
@@ -81,17 +85,21 @@ def compactable_since(p: Partition, sends: pl.DataFrame) -> pl.Series:
 
 
 def _with_removable_since(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
-    """Adds since when (ns) the cleaner may remove a send: a later record of its key is there (`replaced_since`), or it
-    is a tombstone and delete.retention.ms has passed (`expired`).
+    """Adds since when (ns) the cleaner may remove a send: a later record of its key is there (`replaced_since`, the
+    earlier of `sent_above` and `unplaced`), or it is a tombstone and delete.retention.ms has passed (`expired`).
     """
-    replaced = _replaced_since(p).filter(pl.col("since") <= compacted_until(p)).rename({"since": "replaced_since"})
+    until, times = compacted_until(p), pl.col("sent_above", "unplaced")
+    replaced = _replaced_since(p).with_columns(pl.when(times <= until).then(times))
     limit = p.settings.delete_retention_ms(p.topic) * MS
     expired = pl.when(pl.col("value").is_in(p.tombstones.implode())).then(pl.col("invoked") + limit)
-    return sends.join(replaced, on="value", how="left", maintain_order="left").with_columns(expired=expired)
+    joined = sends.join(replaced, on="value", how="left", maintain_order="left")
+    return joined.with_columns(expired=expired, replaced_since=pl.min_horizontal("sent_above", "unplaced"))
 
 
 def _replaced_since(p: Partition) -> pl.DataFrame:
-    """Values with a known offset, and when (ns) the first record of their key was sent that may be behind them."""
+    """Values with a known offset, and when (ns) the first record of their key was sent that may be behind them: one at
+    `next_offset` or above (`sent_above`), or one without a known offset (`unplaced`).
+    """
     keyed = sends_with_repeated_keys(p)
     unplaced = keyed.filter(pl.col("offset").is_null()).select("key", "invoked", end=WRITTEN_BY).sort("end")
     first = unplaced.select("key", "end", unplaced=pl.col("invoked").cum_min(reverse=True).over("key"))
@@ -99,9 +107,8 @@ def _replaced_since(p: Partition) -> pl.DataFrame:
     dated = above.sort("invoked").join_asof(
         first, left_on="invoked", right_on="end", by="key", strategy="forward", check_sortedness=False
     )
-    is_behind = pl.col("written_above") >= pl.col("invoked")
-    since = pl.min_horizontal(pl.when(is_behind).then("sent_above"), "unplaced")
-    return dated.group_by("value").agg(since=since.min()).drop_nulls()
+    sent_above = pl.when(pl.col("written_above") >= pl.col("invoked")).then("sent_above")
+    return dated.group_by("value").agg(sent_above.min(), pl.col("unplaced", "next_offset").min())
 
 
 def _offsets_without_record(p: Partition) -> Iterator[tuple[int, int | None, pl.Series]]:
@@ -123,15 +130,34 @@ def _offsets_without_record(p: Partition) -> Iterator[tuple[int, int | None, pl.
         yield time, began, below.join(held, on="offset", how="anti")["offset"].unique()
 
 
-def _may_have_been_cleaned(p: Partition) -> bool:
-    """Whether the cleaner may have compacted a log of the partition: a broker's checkpoint or line shows that it did,
-    or not all brokers' checkpoints were collected."""
-    logs = p.replica_logs
-    if logs is None or not logs.replicas:
-        return True
-    was_cleaned = logs.extents["cleaned"].is_not_null().any() or (p.timeline is not None and p.timeline.cleanings)
-    known = logs.extents.filter(pl.col("high_watermark").is_not_null(), snapshot=logs.last)
-    return bool(was_cleaned) or not {*logs.replicas} <= {*known["broker"]}
+def _cleanings(p: Partition) -> list[tuple[int, int]] | None:
+    """When (ns) a broker's cleaner took up the log, and the end of what it read of it; None if that is not known.
+
+    The checkpoints of each broker show whether its cleaner did so at all, and then its log must have a line of it.
+    """
+    logs, timeline = p.replica_logs, p.timeline
+    if logs is None or timeline is None or not logs.replicas:
+        return None
+    has_checkpoint = logs.extents.filter(pl.col("high_watermark").is_not_null(), snapshot=logs.last)["broker"]
+    cleaners = {*logs.extents.drop_nulls("cleaned")["broker"]}
+    dated = [fact for fact in timeline.cleanings if fact.time is not None and fact.offset is not None]
+    is_known = {*logs.replicas} <= {*has_checkpoint} and cleaners <= {fact.broker for fact in dated}
+    return [(fact.time or 0, fact.offset or 0) for fact in dated] if is_known else None
+
+
+def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Series:
+    """Whether a cleaning took up the log beyond an offset between two times (ns), the columns of `sends` in this order.
+
+    The second time may be null: ever after. With a second of tolerance, as the clocks of brokers and clients may differ
+    a little.
+    """
+    times = pl.DataFrame(cleanings, schema={"time": pl.Int64, "end": pl.Int64}, orient="row")
+    rows = pl.DataFrame([*sends.get_columns()], schema=["passed", "since", "until"]).with_row_index("send")
+    since, until = pl.col("since") - SECOND, pl.col("until").fill_null(MAX_INT64 - SECOND) + SECOND
+    found = rows.join_where(
+        times, pl.col("time") >= since, pl.col("time") <= until, pl.col("passed").fill_null(-1) < pl.col("end")
+    )
+    return pl.int_range(len(rows), eager=True).is_in(found["send"].implode())
 
 
 def are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:

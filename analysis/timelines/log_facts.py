@@ -281,9 +281,10 @@ def _deletion(reason: str, offset: int | None) -> list[Deletion]:
     return [Deletion("request", offset)] if reason == BY_REQUEST and offset is not None else []
 
 
-def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    message = f"broker {row['broker']} compacted {_name(row)}"
-    builder.cleanings.append(_fact(builder, row, message, "cleaned"))
+def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
+    """A cleaner reads the keys of the segments that it is about to compact, up to an offset."""
+    message = f"broker {row['broker']} compacted {_name(row)} below offset {fields['offset']}"
+    builder.cleanings.append(_fact(builder, row, message, "cleaned", offset=fields["offset"]))
 
 
 def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -83,8 +83,11 @@ class Wording:
         return f"/var/lib/kafka/{node}/data"
 
     def cleaned(self, node: int, partition: int, first: int, end: int, count: int) -> Iterator[Line]:  # noqa: ARG002
-        """The first line of a cleaning."""
-        yield Line(f"Cleaner 0: Beginning cleaning of log {self.name(partition)}", CLEANER, file="log-cleaner")
+        """The first lines of a cleaning."""
+        name = self.name(partition)
+        section = f"for 1 segments in offset range [{first}, {end})"
+        yield Line(f"Cleaner 0: Beginning cleaning of log {name}", CLEANER, file="log-cleaner")
+        yield Line(f"Cleaner 0: Building offset map for log {name} {section}.", CLEANER, file="log-cleaner")
 
 
 class LogWriter:

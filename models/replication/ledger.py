@@ -157,6 +157,13 @@ class Ledger:
         for batch in held if newest is not None and newest.replica.log is log else ():
             add_range(acks.deleted.setdefault(batch.producer, []), batch.first, batch.values_end)
 
+    def on_compacted(self, partition: int, log: ReplicaLog) -> None:
+        """Record what compaction removed from a leader's log: it is no loss if the offsets are truncated later."""
+        newest, deleted = self.newest[partition], self.acks[partition].deleted
+        for batch in log.batches() if newest is not None and newest.replica.log is log else ():
+            for index in set(range(batch.count)).difference(batch.remaining()) if batch.removed else ():
+                add_range(deleted.setdefault(batch.producer, []), batch.first + index, batch.first + index + 1)
+
     # --- elections
 
     def on_stored(self, partition: int, before: PartitionState, after: PartitionState) -> None:

@@ -18,7 +18,10 @@ SET = (
     " cleanup.policy -> {},segment.bytes -> 16384 (kafka.server.metadata.DynamicConfigPublisher)\n"
 )
 POLICY = "cleanup.policy"
-CLEANS = "INFO Cleaner 0: Beginning cleaning of log orders-0 (org.apache.kafka.storage.internals.log.Cleaner)"
+CLEANS = (
+    "INFO Cleaner 0: Building offset map for log orders-0 for 2 segments in offset range [0, 5)."
+    " (org.apache.kafka.storage.internals.log.Cleaner)"
+)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ class Disk(BrokerPart):
             cleaned = cleaner and cleaner.clean(replica.log, replica.hw, self._process.wall_clock())
             if cleaned:
                 self._process.report("cleaned", partition, *cleaned)
+                if replica.is_leader:
+                    self._ledger.on_compacted(partition, replica.log)
 
     def _delete_old_segments(self) -> None:
         """Delete the segments that are too old or too many (log.retention.check.interval.ms)."""
