@@ -73,8 +73,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - A tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy.
     - On a compacted topic another record of its key may be the later one.
     - A compacted log was truncated. Compaction may have removed it before, if a later record of its key had been sent,
-      unless a log of its leader has it or no broker's cleaner ran. Or it did so after the log came back, unless the
-      offset's leader epoch in the last leader's log is later.
+      unless a log of its leader has it, or lines and checkpoints of the cleaners show that none had taken up both. Or
+      it did so after the log came back, unless the offset's leader epoch in the last leader's log is later.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     Unknown if a line was left out.
     """

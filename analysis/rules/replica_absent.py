@@ -250,7 +250,10 @@ def _maybe_removed(last: _LastLogs, removed: pl.DataFrame, cause: str, how: str)
 
 
 def _unsure(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
-    """The sends at damaged offsets, or all of them if the leader's log may not be at hand."""
+    """The sends at damaged offsets, or all of them if the leader's log may not be at hand.
+
+    Without a reason if the log was removed with its topic.
+    """
     unsure = absent.filter(pl.col("damaged") | pl.lit(last.may_lack_leader))
     is_open = unsure.height and not last.was_removed_with_topic
     return unsure, _unsure_reason(last, unsure) if is_open else ""

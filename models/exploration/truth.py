@@ -56,8 +56,8 @@ def losses(cluster: Cluster) -> list[LostAck]:
     """Acknowledged values that are gone, in the order of their offsets.
 
     A partition without a leader at the end has lost nothing yet: its records may come back. A value at another offset,
-    written by an earlier attempt, is not lost. Nor is a record that compaction removed: its log still has the offset;
-    nor one that was deleted before a truncation gave its offset to another record.
+    written by an earlier attempt, is not lost. Nor is a record that was compacted or deleted before a truncation gave
+    its offset to another record.
     """
     found: list[LostAck] = []
     ledger = cluster.ledger
