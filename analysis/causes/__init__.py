@@ -153,10 +153,12 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     if replaced and _were_read_before_loss(timeline, repeated, replaced):
         held = [row for row in held if row["value"] == repeated.value]
     elif replaced:
-        found = explain_loss(timeline, repeated.lost(replaced))
-        # Without the offset, so that findings of one truncation are one incident.
+        lost = repeated.lost(replaced)
+        found = explain_loss(timeline, lost)
+        # Without what concerns one offset, so that all copies of a truncation have one explanation.
+        steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)
         missing = ("what truncated the copy that another record has replaced",)
-        return found if found.is_known else replace(found, missing=missing)
+        return replace(found, chain=steps) if found.is_known else replace(found, missing=missing)
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")
 
