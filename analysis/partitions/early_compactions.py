@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
@@ -133,16 +134,19 @@ def _offsets_without_record(p: Partition) -> Iterator[tuple[int, int | None, pl.
 def _cleanings(p: Partition) -> list[tuple[int, int]] | None:
     """When (ns) a broker's cleaner took up the log, and the end of what it read of it; None if that is not known.
 
-    The checkpoints of each broker show whether its cleaner did so at all, and then its log must have a line of it.
+    The checkpoints of each broker show whether its cleaner did so at all. Its log then must have the first such line,
+    which begins at offset 0: older lines may not have been collected.
     """
     logs, timeline = p.replica_logs, p.timeline
     if logs is None or timeline is None or not logs.replicas:
         return None
     has_checkpoint = logs.extents.filter(pl.col("high_watermark").is_not_null(), snapshot=logs.last)["broker"]
     cleaners = {*logs.extents.drop_nulls("cleaned")["broker"]}
-    dated = [fact for fact in timeline.cleanings if fact.time is not None and fact.offset is not None]
-    is_known = {*logs.replicas} <= {*has_checkpoint} and cleaners <= {fact.broker for fact in dated}
-    return [(fact.time or 0, fact.offset or 0) for fact in dated] if is_known else None
+    dated = [(fact.time, fact.offset) for fact in timeline.cleanings if fact.time is not None]
+    are_complete = len(dated) == len(timeline.cleanings) and all(timeline.cleaned_from.get(b) == 0 for b in cleaners)
+    if not {*logs.replicas} <= {*has_checkpoint} or not are_complete:
+        return None
+    return [(time, offset) for time, offset in dated if offset is not None]
 
 
 def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Series:
@@ -151,13 +155,14 @@ def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Se
     The second time may be null: ever after. With a second of tolerance, as the clocks of brokers and clients may differ
     a little.
     """
-    times = pl.DataFrame(cleanings, schema={"time": pl.Int64, "end": pl.Int64}, orient="row")
-    rows = pl.DataFrame([*sends.get_columns()], schema=["passed", "since", "until"]).with_row_index("send")
-    since, until = pl.col("since") - SECOND, pl.col("until").fill_null(MAX_INT64 - SECOND) + SECOND
-    found = rows.join_where(
-        times, pl.col("time") >= since, pl.col("time") <= until, pl.col("passed").fill_null(-1) < pl.col("end")
-    )
-    return pl.int_range(len(rows), eager=True).is_in(found["send"].implode())
+    passed, since, until = sends.get_columns()
+    offsets = passed.fill_null(-1).to_numpy()
+    begun = since.fill_null(MAX_INT64).to_numpy() - SECOND
+    ended = until.fill_null(MAX_INT64 - SECOND).to_numpy() + SECOND
+    reached = np.zeros(len(sends), bool)
+    for time, end in cleanings:
+        reached |= (begun <= time) & (time <= ended) & (offsets < end)
+    return pl.Series(reached)
 
 
 def are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:

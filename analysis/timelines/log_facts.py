@@ -285,6 +285,8 @@ def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     """A cleaner reads the keys of the segments that it is about to compact, up to an offset."""
     message = f"broker {row['broker']} compacted {_name(row)} below offset {fields['offset']}"
     builder.cleanings.append(_fact(builder, row, message, "cleaned", offset=fields["offset"]))
+    broker, first = row["broker"], fields["first"]
+    builder.cleaned_from[broker] = min(builder.cleaned_from.get(broker, first), first)
 
 
 def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:

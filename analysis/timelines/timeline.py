@@ -202,7 +202,8 @@ class Timeline:
     formatted: Fact | None = None  # the first record of the cluster's metadata log at the end of the run
     log_starts: list[Fact] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
-    cleanings: list[Fact] = field(default_factory=list)
+    cleanings: list[Fact] = field(default_factory=list)  # each up to an offset
+    cleaned_from: dict[str, int] = field(default_factory=dict)  # broker -> the lowest offset at which one began
     clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
     new_disks: list[Fact] = field(default_factory=list)  # registrations with none of the broker's log.dirs before
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched

@@ -183,7 +183,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("retention", "2.7+", " due to log retention",
         rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)"),
     Pattern("cleaned", "0.8+", "Building offset map for log",
-        rf"Building offset map for log {TP} for \d+ segments in offset range \[\d+, (?P<offset>\d+)\)"),
+        rf"Building offset map for log {TP} for \d+ segments in offset range \[(?P<first>\d+), (?P<offset>\d+)\)"),
     # All settings of a topic that differ from the brokers' defaults, when one of them changes.
     Pattern("topic-config", "0.9-3.9", "Processing override for entityPath: topics/",
         r"Processing override for entityPath: topics/(?P<topic>[\w.\-]+) with config: \w*Map\((?P<config>.*?)\)(?: \([\w.$]+\))?$"),

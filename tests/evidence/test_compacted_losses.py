@@ -112,23 +112,24 @@ def test_compaction_before_an_unclean_election_removed_what_a_copy_of_the_old_lo
 
 CLEANED = (
     "[2026-11-21 09:25:0{},000] INFO Cleaner 0: Building offset map for log orders-0 for 1 segments in offset range"
-    " [0, 500). (kafka.log.LogCleaner)\n"
+    " [{}, 500). (kafka.log.LogCleaner)\n"
 )
 
 
 @pytest.mark.usefixtures("always_compacted")
 @pytest.mark.parametrize(
-    ("was_cleaned", "second", "first", "count"),
+    ("was_cleaned", "line", "first", "count"),
     [
         (False, None, 255, 376),
         (True, None, 621, 7),  # the time is not known: only the last record of each key is surely lost
-        (True, 4, 477, 148),  # so are the records with a later one of their key that was sent after the cleaning
-        (True, 6, 494, 135),  # so are those with a later one only behind the compacted section
-        (True, 9, 255, 376),  # the leader had died before
+        (True, (4, 9), 621, 7),  # nor are the times of earlier cleanings
+        (True, (4, 0), 477, 148),  # so are the records with a later one of their key that was sent after the cleaning
+        (True, (6, 0), 494, 135),  # so are those with a later one only behind the compacted section
+        (True, (9, 0), 255, 376),  # the leader had died before
     ],
 )
 def test_without_a_copy_compaction_may_have_removed_records_with_a_later_one_of_their_key(
-    was_cleaned, second, first, count, unpacked, tmp_path
+    was_cleaned, line, first, count, unpacked, tmp_path
 ):
     run = with_compacted_topic(unpacked("unclean-election-a"), tmp_path / "run")
     shutil.rmtree(run / "snapshots")
@@ -137,7 +138,7 @@ def test_without_a_copy_compaction_may_have_removed_records_with_a_later_one_of_
     (run / "run.json").write_text(json.dumps({**about, "snapshots": {}}))
     if was_cleaned:
         cleaned(run / "brokers" / "1" / "data", 500)
-    if second is not None:
-        (run / "brokers" / "1" / "log-cleaner.log").write_text(CLEANED.format(second))
+    if line:
+        (run / "brokers" / "1" / "log-cleaner.log").write_text(CLEANED.format(*line))
     lost = logjudge.check(run).findings.filter(rule="lost-write", partition=0)
     assert (lost["first_offset"].min(), lost["last_offset"].max(), lost["count"].sum()) == (first, 630, count)
