@@ -158,11 +158,17 @@ class Ledger:
             add_range(acks.deleted.setdefault(batch.producer, []), batch.first, batch.values_end)
 
     def on_compacted(self, partition: int, log: ReplicaLog) -> None:
-        """Record what compaction removed from a leader's log: it is no loss if the offsets are truncated later."""
+        """Record the values that compaction removed from a leader's log at all of their offsets: they are no loss if
+        these are truncated later.
+        """
         newest, deleted = self.newest[partition], self.acks[partition].deleted
-        for batch in log.batches() if newest is not None and newest.replica.log is log else ():
-            for index in set(range(batch.count)).difference(batch.remaining()) if batch.removed else ():
-                add_range(deleted.setdefault(batch.producer, []), batch.first + index, batch.first + index + 1)
+        if newest is None or newest.replica.log is not log:
+            return
+        left = {(batch.producer, batch.first + index) for batch in log.batches() for index in batch.remaining()}
+        for batch in log.batches():
+            for value in range(batch.first, batch.values_end) if batch.removed else ():
+                if (batch.producer, value) not in left:
+                    add_range(deleted.setdefault(batch.producer, []), value, value + 1)
 
     # --- elections
 
