@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,15 @@ def _heads(path: Path) -> dict[str | None, str]:
 
     A file with prefixes is read as a whole, as one source may begin after another ends. No lines of an unreadable one.
     """
+    try:
+        found = path.stat()
+    except OSError:
+        return {}
+    return _read_heads(path, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)  # several questions about a file follow each other
+def _read_heads(path: Path, *version: int) -> dict[str | None, str]:  # noqa: ARG001 - a file that changed is read again
     found: dict[str | None, list[str]] = {}
     sizes: dict[str, int] = {}
     try:
