@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from ..timelines.facts import ordered
+from ..timelines.facts import SECOND, ordered
 from ..timelines.timeline import Timeline
 from . import (
     commit_before_handle,
@@ -150,25 +150,27 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
     """
     held = held_records(timeline, repeated, records)
     replaced = [row["offset"] for row in held if row["value"] != repeated.value]
-    if replaced and _were_read_before_loss(timeline, repeated, replaced):
-        held = [row for row in held if row["value"] == repeated.value]
-    elif replaced:
+    if replaced:
         lost = repeated.lost(replaced)
-        found = explain_loss(timeline, lost)
-        # Without what concerns one offset, so that all copies of a truncation have one explanation.
-        steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)
-        missing = ("what truncated the copy that another record has replaced",)
-        return replace(found, chain=steps) if found.is_known else replace(found, missing=missing)
+        successor = find_leader_change(timeline, lost).successor
+        elected = None if successor is None else successor.time
+        unknown = Explanation(UNKNOWN, missing=("what truncated the copy that another record has replaced",))
+        if elected is not None and lost.replaced is not None and lost.replaced < elected - SECOND:
+            return unknown  # an earlier election took the copy
+        if not _were_read_before(repeated, elected):
+            found = explain_loss(timeline, lost)
+            # Without what concerns one offset, so that all copies of a truncation have one explanation.
+            steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)
+            return replace(found, chain=steps) if found.is_known else replace(found, missing=unknown.missing)
+        held = [row for row in held if row["value"] == repeated.value]
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")
 
 
-def _were_read_before_loss(timeline: Timeline, repeated: Repeated, offsets: Sequence[int]) -> bool:
-    """Whether consumers had read all copies before the election after which those at some offsets were gone."""
-    successor = find_leader_change(timeline, repeated.lost(offsets)).successor
+def _were_read_before(repeated: Repeated, elected: int | None) -> bool:
+    """Whether consumers had read all copies before an election (ns; None: none is known)."""
     read = [time for time in repeated.read.values() if time is not None]
-    was_read = len(read) == len(repeated.offsets)
-    return was_read and successor is not None and successor.time is not None and max(read) < successor.time
+    return elected is not None and len(read) == len(repeated.offsets) and max(read) < elected
 
 
 def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:
