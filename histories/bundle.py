@@ -300,7 +300,7 @@ def reader_of(head: bytes, source: str, contents: tuple[str, ...] = (LOG,)) -> s
 
 
 def _refuse_brackets(head: bytes, source: str, contents: tuple[str, ...]) -> None:
-    """Raises InputError for events or operations that stand in one array or vector."""
+    """Raises InputError for events in a JSON array, or operations in a vector."""
     if re.match(rb'\s*\[\s*\{\s*"', head):
         hint = f"`jq -c '.[]' {shlex.quote(source)}` writes its items so"
         raise InputError(source, "a JSON array", "one JSON object a line", hint)

@@ -154,14 +154,14 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
         lost = repeated.lost(replaced)
         successor = find_leader_change(timeline, lost).successor
         elected = None if successor is None else successor.time
-        unknown = Explanation(UNKNOWN, missing=("what truncated the copy that another record has replaced",))
+        missing = ("what truncated the copy that another record has replaced",)
         if elected is not None and lost.replaced is not None and lost.replaced < elected - SECOND:
-            return unknown  # an earlier election took the copy
+            return Explanation(UNKNOWN, missing=missing)  # an earlier election took the copy
         if not _were_read_before(repeated, elected):
             found = explain_loss(timeline, lost)
             # Without what concerns one offset, so that all copies of a truncation have one explanation.
             steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)
-            return replace(found, chain=steps) if found.is_known else replace(found, missing=unknown.missing)
+            return replace(found, chain=steps) if found.is_known else replace(found, missing=missing)
         held = [row for row in held if row["value"] == repeated.value]
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")

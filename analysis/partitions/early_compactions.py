@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,8 +28,16 @@ from .partition import Partition
 REMOVABLE = ("replaced_since", "expired")  # columns: ns; null: not
 
 
-def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-    """Whether compaction removed acknowledged sends before any sign of a truncation: surely, and perhaps.
+class Compacted(NamedTuple):
+    """Whether compaction removed each send before a truncation, and since when it may have."""
+
+    surely: pl.Series
+    perhaps: pl.Series
+    since: pl.Series  # ns; null: compaction may not remove it
+
+
+def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
+    """Whether compaction removed acknowledged sends before any sign of a truncation.
 
     sends: with the columns of `with_other_value` and `with_later_end`. Surely: a copy of a log that the cleaner had
     passed lacks it. Perhaps: a later record of its key was sent before the truncation is known, no log of the leader
@@ -36,7 +45,7 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Se
     """
     never = pl.repeat(False, len(sends), eager=True)
     if not p.settings.is_compacted(p.topic):
-        return never, never
+        return Compacted(never, never, pl.repeat(None, len(sends), dtype=pl.Int64, eager=True))
     began = began_of_later_epoch(p, sends)
     dated = _with_removable_since(p, sends).with_columns(
         compactable=pl.min_horizontal(REMOVABLE), began=began, last_write=began.replace(_last_writes(p))
@@ -54,12 +63,12 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> tuple[pl.Series, pl.Se
     is_replaced = pl.col("replaced_since") < known.fill_null(MAX_INT64)
     perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
     if perhaps.any() and (cleanings := _cleanings(p)) is not None:
-        by_next = dated.select("next_offset", "sent_above", known)
-        by_others = dated.select("offset", pl.min_horizontal("unplaced", "expired"), known)
+        by_next = dated.select(passed="next_offset", since="sent_above", until=known)
+        by_others = dated.select(passed="offset", since=pl.min_horizontal("unplaced", "expired"), until=known)
         perhaps &= _are_reached(by_next, cleanings) | _are_reached(by_others, cleanings)
-    if not perhaps.any():
-        return surely, never
-    return surely, perhaps & ~surely & ~are_held_by_writers(p, sends)
+    if perhaps.any():
+        perhaps &= ~surely & ~are_held_by_writers(p, sends)
+    return Compacted(surely, perhaps, dated["compactable"])
 
 
 def _last_writes(p: Partition) -> dict[int, int]:
@@ -76,13 +85,6 @@ def _last_writes(p: Partition) -> dict[int, int]:
         returned = any(died <= time <= began for time, _ in p.timeline.starts_of(leader))
         last[began] = began if returned else died
     return last
-
-
-def compactable_since(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """When (ns) the cleaner may have removed a send at the earliest; null: it may not have."""
-    if not p.settings.is_compacted(p.topic):
-        return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
-    return _with_removable_since(p, sends).select(pl.min_horizontal(REMOVABLE)).to_series()
 
 
 def _with_removable_since(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
@@ -150,15 +152,13 @@ def _cleanings(p: Partition) -> list[tuple[int, int]] | None:
 
 
 def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Series:
-    """Whether a cleaning took up the log beyond an offset between two times (ns), the columns of `sends` in this order.
+    """Whether a cleaning took up the log beyond the offset `passed` from `since` to `until` (ns; null: ever after).
 
-    The second time may be null: ever after. With a second of tolerance, as the clocks of brokers and clients may differ
-    a little.
+    With a second of tolerance, as the clocks of brokers and clients may differ a little.
     """
-    passed, since, until = sends.get_columns()
-    offsets = passed.fill_null(-1).to_numpy()
-    begun = since.fill_null(MAX_INT64).to_numpy() - SECOND
-    ended = until.fill_null(MAX_INT64 - SECOND).to_numpy() + SECOND
+    offsets = sends["passed"].fill_null(-1).to_numpy()
+    begun = sends["since"].fill_null(MAX_INT64).to_numpy() - SECOND
+    ended = sends["until"].fill_null(MAX_INT64 - SECOND).to_numpy() + SECOND
     reached = np.zeros(len(sends), bool)
     for time, end in cleanings:
         reached |= (begun <= time) & (time <= ended) & (offsets < end)

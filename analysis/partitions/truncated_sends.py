@@ -9,7 +9,7 @@ from ...histories.tables import MAX_INT64
 from ..extremes import first_above, greatest_from, least_from
 from ..timelines.facts import SECOND
 from .adjacent_runs import with_rewrites
-from .early_compactions import are_held_by_writers, compactable_since, compacted_first
+from .early_compactions import are_held_by_writers, compacted_first
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
 from .retention_limits import age_limit, requested_below
@@ -63,9 +63,11 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     may_be_deleted = pl.lit(pl.Series(start.dated_since(offset))) < known
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
     maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
-    surely, perhaps = compacted_first(p, sends)
+    compacted = compacted_first(p, sends)
     judged = sends.with_columns(
-        removed=removed | surely, maybe_removed=maybe_removed | perhaps, compactable=compactable_since(p, sends)
+        removed=removed | compacted.surely,
+        maybe_removed=maybe_removed | compacted.perhaps,
+        compactable=compacted.since,
     )
     return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
 

@@ -97,7 +97,7 @@ class ReplicaLogs(LogTables, TopicPartition):
     newer_than: int | None = None  # ns: the last copy is later; records that were acknowledged since may be missing
     reported_empty: frozenset[tuple[str, str]] = frozenset()  # snapshots and brokers (partitions/collected_copies.py)
     older_copies: tuple[MissingLog, ...] = ()  # the ends that followers' last logs lack (the same module)
-    removed_in: frozenset[str] = frozenset()  # snapshots whose copies of the metadata log have the topic's removal
+    removed_in: frozenset[str] = frozenset()  # snapshots in which the metadata log has the topic's removal
 
     @property
     def held(self) -> int:

@@ -87,7 +87,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         yield _absence(last, run)
 
 
-Doubt = tuple[pl.DataFrame, str]  # absent sends that may be no loss, and why not; without a reason they surely are none
+Doubt = tuple[
+    pl.DataFrame, str
+]  # absent sends that are perhaps not lost, and the reason; without one they are certainly not lost
 
 
 class _LastLogs(NamedTuple):

@@ -190,14 +190,14 @@ def _judge_on_spark(path: str, request: Request) -> Results:
     return judge_path(path, open_session, request)
 
 
-def judge_path(path: str, session: Callable[[], Session], request: Request) -> Results:
-    """The results of a path or a URI in a session of Spark with our settings, which is called for if it is needed."""
+def judge_path(path: str, open_session: Callable[[], Session], request: Request) -> Results:
+    """The results of a path or a URI, in a session of Spark with our settings if one is needed."""
     from .analysis.engines import local
     from .analysis.engines.spark import judge_run, needs_no_spark, remote
 
-    opened = remote.open_run(session(), path, request.reader) if is_uri(path) else _open_local(path, request)
+    opened = remote.open_run(open_session(), path, request.reader) if is_uri(path) else _open_local(path, request)
     run = request.of_run(opened)
-    return local.judge_run(run) if needs_no_spark(run) else judge_run(run, session())
+    return local.judge_run(run) if needs_no_spark(run) else judge_run(run, open_session())
 
 
 def _open_local(path: str, request: Request) -> Run:

@@ -220,9 +220,9 @@ def logs_in(part: Part) -> list[Part]:
 
 
 def writers_without_prefix(path: Path) -> list[str]:
-    """The ids of the brokers whose lines are in a log without prefixes, by its first and its last lines.
+    """The ids of the brokers that wrote a log without prefixes, by its first and its last lines.
 
-    With two, nothing tells which lines are of which broker: many lines have no id.
+    With two, the broker of a line is not known: many lines have no id.
     """
     heads = _heads(path)
     if [*heads] != [None]:

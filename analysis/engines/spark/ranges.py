@@ -84,7 +84,7 @@ class _ByRange(NamedTuple):
     placed: DataFrame  # those of ranges, all of one range in one task (range_tasks.by_task)
     rest: DataFrame  # those in no range
     shared: DataFrame  # those of the run, for all partitions
-    units: list[Unit]  # the partitions whose rows in no range are few enough to be proved
+    units: list[Unit]  # the partitions that can be proved: few of their rows are in no range
     tasks: int
 
 
