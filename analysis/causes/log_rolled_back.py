@@ -11,7 +11,8 @@ sync when or after they were acknowledged, or acknowledged them itself, and one 
 written; a fault in the history that replaced its log, or cut it after a shutdown, and no power failure; a fault in the
 history that shut it down in order, or a line of its next start which shows that it had been (all logs were flushed); a
 line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
-a registration with none of the log.dirs that it had before (the directory.id of each, since Kafka 3.7).
+a registration without the log.dir of its replica, or with none of those that it had before (directory.id, since Kafka
+3.7).
 Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
 cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
 may stand for a tail that had not been flushed.
@@ -164,7 +165,20 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
     cuts = truncations(timeline, broker, since, lost.first)
     if any(cut.time is None or since <= cut.time <= until for cut in cuts):
         return True
+    since = _led_on_until(timeline, broker, since)
     return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
+
+
+def _led_on_until(timeline: Timeline, broker: str, at: int) -> int:
+    """The time (ns) at which the term that another broker led at `at` ended without a next leader; else `at`.
+
+    A broker that follows a leader in sync truncates no record that both have while that leader's process goes on.
+    """
+    led = [term for term in timeline.terms.values() if term.time is not None and term.time <= at][-1:]
+    ends = [term.ended for term in led if term.leader != broker and term.ended is not None and term.ended > at]
+    if not ends or any(at < time <= ends[0] for time, _ in timeline.starts_of(led[0].leader)):
+        return at
+    return ends[0]
 
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:

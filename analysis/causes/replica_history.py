@@ -121,9 +121,10 @@ def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -
 
 
 def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether another broker that was not dead may have led between two times."""
+    """Whether another broker that was not dead may have led between two times; none leads a term that has ended."""
     led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
     first = [term for term in led if term.time is not None and term.time <= since][-1:]  # the term at `since`
+    first = [term for term in first if term.ended is None or term.ended > since]
     others = [t for t in led if t.leader not in (None, broker) and (t in first or t.time is None or t.time > since)]
     return not all(is_dead(timeline, t.leader or "", since, until, without_fences=True) for t in others)
 

@@ -91,6 +91,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     """Adds facts of the metadata log."""
     previous: dict[str, Any] | None = None
     directories: dict[str, set[str]] = {}  # by broker, as it registered last
+    placed: dict[str, str] = {}  # by broker, the last of these that had its replica
     if (first := formatting_record(metadata)) is not None:
         message = "the metadata log that the cluster has at the end of the run began, without any topic"
         source = (builder.at(first["time"]), first["file"], None, first["byte"])
@@ -107,10 +108,10 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
             builder.topic_changes.append(_recorded(row, message, kind))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
-            _broker_row(builder, row, directories)
+            _broker_row(builder, row, directories, placed)
         elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous)
-            previous = row
+            previous, placed = row, _placed(row, directories, placed)
 
 
 def _recorded(row: dict[str, Any], sentence: str, kind: str, **about: Any) -> Fact:
@@ -118,18 +119,34 @@ def _recorded(row: dict[str, Any], sentence: str, kind: str, **about: Any) -> Fa
     return Fact(sentence, kind, row["at"], source=row["file"], byte=row["byte"], **about)
 
 
-def _broker_row(builder: Builder, row: dict[str, Any], directories: dict[str, set[str]]) -> None:
+def _broker_row(
+    builder: Builder, row: dict[str, Any], directories: dict[str, set[str]], placed: Mapping[str, str]
+) -> None:
     """Adds a broker's start, or its fencing, and updates its log.dirs."""
     broker, own = str(row["broker_id"]), set(row["directories"] or ())
     event, kind, message = BROKERS[row["kind"]]
     has_new_disks = bool(own) and not own & directories.get(broker, own)
-    message += ", with none of the log.dirs that it had before (directory.id)" if has_new_disks else ""
+    lacks_replica = bool(own) and placed.get(broker) not in (None, *own)
+    if has_new_disks:
+        message += ", with none of the log.dirs that it had before (directory.id)"
+    elif lacks_replica:
+        message += f", without the log.dir of its replica of {builder.replica_logs.name} (directory.id)"
     fact = _recorded(row, message.format(broker), kind, broker=broker)
     builder.events.append(BrokerEvent(fact, broker, event))
-    if has_new_disks:
+    if has_new_disks or lacks_replica:
         builder.new_disks.append(fact)
     if own:
         directories[broker] = own
+
+
+def _placed(row: dict[str, Any], directories: Mapping[str, set[str]], before: Mapping[str, str]) -> dict[str, str]:
+    """The log.dir of each replica after a record of the partition, by broker.
+
+    A broker that starts with a new disk assigns the replica to it before it registers: such a log.dir does not count.
+    """
+    now = dict(zip(map(str, row["replicas"] or ()), row["directories"] or (), strict=False))
+    known = {broker: found for broker, found in now.items() if found in directories.get(broker, ())}
+    return {broker: found for broker, found in before.items() if broker in now} | known
 
 
 def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | None) -> str | None:

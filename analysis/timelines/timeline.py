@@ -205,7 +205,7 @@ class Timeline:
     cleanings: list[Fact] = field(default_factory=list)  # each up to an offset
     cleaned_from: dict[str, int] = field(default_factory=dict)  # broker -> the lowest offset at which one began
     clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
-    new_disks: list[Fact] = field(default_factory=list)  # registrations with none of the broker's log.dirs before
+    new_disks: list[Fact] = field(default_factory=list)  # registrations without the replica's log.dir
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     controllers: list[Fact] = field(default_factory=list)  # changes of the active controller

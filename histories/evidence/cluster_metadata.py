@@ -51,6 +51,7 @@ class PartitionState:
     elr: tuple[int, ...]
     last_known_elr: tuple[int, ...]
     recovering: bool
+    directories: tuple[str, ...] = ()  # of the replicas, in their order (KIP-858); empty before Kafka 3.7
 
 
 @dataclass
@@ -195,6 +196,11 @@ def _lists(data: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(map(int, data[field])) for name, field in LISTS.items() if data.get(field) is not None}
 
 
+def _directories(data: dict[str, Any], default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The log.dirs of the replicas that a record has; a change has them only if they changed."""
+    return tuple(map(str, data.get("directories") or ())) or default
+
+
 def _partition(replay: Replay, record: MetadataRecord) -> None:
     data = record.data
     key = (data["topicId"], int(data["partitionId"]))
@@ -203,6 +209,7 @@ def _partition(replay: Replay, record: MetadataRecord) -> None:
         leader_epoch=int(data["leaderEpoch"]),
         partition_epoch=int(data["partitionEpoch"]),
         recovering=data.get("leaderRecoveryState") == 1,
+        directories=_directories(data),
         **dict.fromkeys(LISTS, ()) | _lists({"isr": data["isr"], "replicas": data["replicas"], **data}),
     )
     replay.partition_row(record, "partition", key)
@@ -216,7 +223,8 @@ def _partition_change(replay: Replay, record: MetadataRecord) -> None:
         reason = f"a change of partition {key[1]} of topic {key[0]}, without its PartitionRecord in this log"
         replay.broken(record, "order", reason)
         return
-    state = replace(old, partition_epoch=old.partition_epoch + 1, **_lists(data))
+    directories = _directories(data, old.directories)
+    state = replace(old, partition_epoch=old.partition_epoch + 1, directories=directories, **_lists(data))
     leader = data.get("leader")
     if leader is not None and leader != NO_LEADER_CHANGE:
         state = replace(state, leader=int(leader), leader_epoch=old.leader_epoch + 1)

@@ -111,7 +111,8 @@ METADATA: Schema = {
     "topic_id": pl.String,  # base64, as partition.metadata has it; of topic, remove-topic, partition and change
     "partition": pl.Int32,
     "broker_id": pl.Int32,  # of a registration
-    "directories": pl.List(pl.String),  # of a registration: the directory.id of each log.dir (KIP-858)
+    # directory.id (KIP-858): of a registration, those of all log.dirs; of a partition, that of each of its replicas
+    "directories": pl.List(pl.String),
     "leader": pl.Int32,  # after the record; -1 is none
     "leader_epoch": pl.Int32,
     "partition_epoch": pl.Int32,
