@@ -39,6 +39,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),
+            "logs": 0 if logs is None else logs.collected,
             "batches": 0 if logs is None else len(logs.batches),
             "checkpoints": 0 if logs is None else len(logs.checkpoints),
             "transactional batches": 0 if logs is None else int(logs.batches["transactional"].sum()),

@@ -19,7 +19,10 @@ from ..timelines.facts import ordered
 from .cases import NOT_THE_CASE, Attempt, Regression, needs
 
 CITATION = "Kafka's documentation of KafkaConsumer.commitAsync and ConsumerRebalanceListener"
-REMEDY = "Commits of the greatest finished offset only; a synchronous commit before partitions are revoked."
+REMEDY = (
+    "Commits of the greatest finished offset only; a synchronous commit before partitions are revoked."
+    " enable.auto.commit=false, if the late commit was automatic."
+)
 PREVENTED_BY = [
     "committing only the greatest finished offset of a partition",
     "a synchronous commit when partitions are revoked, and none after that",
@@ -46,7 +49,8 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
         text = f"{poll['process']} polled offset {first} of {regression.name}"
         facts.append(regression.fact({**poll, "first_offset": first}, "polled", text))
     facts.append(regression.committed_fact(lower, " without reading from there"))
-    return Attempt(True, ordered(facts), PREVENTED_BY)
+    own_commits = ["enable.auto.commit=false"] if regression.is_lower_automatic else []
+    return Attempt(True, ordered(facts), own_commits + PREVENTED_BY)
 
 
 def _earliest_time(events: pl.DataFrame, regression: Regression) -> int:

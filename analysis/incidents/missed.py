@@ -57,8 +57,9 @@ def explain_regression(p: Partition, finding: Finding) -> Explanation | None:
     if higher is None:
         return None
     offset, copies = finding.last_offset + 1, _commits_in_copies(p, group)
-    is_automatic = bool(p.marks.filter("auto", at=higher["place"], kind="commit").height)
-    regression = Regression(p.topic, p.partition, group, offset, higher, lower, copies, is_automatic)
+    automatic = {*p.marks.filter("auto", kind="commit")["at"]}
+    are_automatic = [event is not None and event["place"] in automatic for event in (higher, lower)]
+    regression = Regression(p.topic, p.partition, group, offset, higher, lower, copies, *are_automatic)
     return causes.explain_regression(events, regression)
 
 

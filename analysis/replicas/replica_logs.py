@@ -104,6 +104,11 @@ class ReplicaLogs(LogTables, TopicPartition):
         """The number of records in all logs, decoded or not."""
         return len(self.records) + int(self.identical["records"].sum())
 
+    @property
+    def collected(self) -> int:
+        """The number of collected copies, of all brokers and snapshots, empty and damaged ones included."""
+        return pl.concat([table.select("snapshot", "broker") for table in (self.batches, self.segments)]).n_unique()
+
     @cached_property
     def last(self) -> str:
         """The latest snapshot with logs; the end of the run if there is none."""

@@ -30,7 +30,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
     summary="An acknowledged record is missing from all replicas, or from the leader",
     in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
-    needs=("batches", "acknowledged"),
+    needs=("logs", "acknowledged"),
     assumes=("partitions", "replicas"),
     follows="value",
     values_are_records=True,

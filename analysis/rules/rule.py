@@ -219,7 +219,7 @@ HEADINGS = {
 }
 
 
-BROKER_COUNTS = frozenset({"batches", "transactional batches", "checkpoints"})  # counts of brokers' files
+BROKER_COUNTS = frozenset({"logs", "batches", "transactional batches", "checkpoints"})  # counts of brokers' files
 
 
 @dataclass(frozen=True)

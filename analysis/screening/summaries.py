@@ -18,7 +18,10 @@ from .many_partitions import ManyPartitions
 Record = dict[str, Any]
 NO_FIGURES: Record = {"bins": None, "replicas": None}
 # Counts that are 0.
-ABSENT = ("transactions", "synthetic", "batches", "checkpoints", "transactional batches", "resolved", "kept records")
+ABSENT = (
+    *("transactions", "synthetic", "resolved"),
+    *("logs", "batches", "checkpoints", "transactional batches", "kept records"),
+)
 
 
 def summaries_of(many: ManyPartitions) -> Iterator[Record]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from ..rules import rules_assuming
+from ..rules import RULES, rules_assuming
+from ..rules.rule import BROKER_COUNTS
 from ..wording import brokers, plural, some
 
 Record = dict[str, Any]
@@ -43,7 +44,7 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clie
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
     coverage = [(summary["label"], summary["evidence"]) for summary in summaries if summary.get("evidence")]
     if coverage:
-        yield _replicas(coverage, _partitions_without_log(summaries))
+        yield _replicas(coverage, _partitions_without_log(summaries), summaries)
         yield _readable(coverage)
         yield from _clocks(coverage, has_clients)
         yield from _resolved_sends(summaries)
@@ -77,20 +78,20 @@ def _partitions_without_log(summaries: list[Record]) -> list[str]:
     ]
 
 
-def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Record:
+def _replicas(coverage: list[tuple[str, Record]], without_log: list[str], summaries: list[Record]) -> Record:
     name = "all replicas collected"
     partly = [f"{part}: {one}" for part, about in coverage for one in about["incomplete"]]
-    incomplete = [f"{part} (every replica)" for part in without_log]
-    incomplete += [
-        f"{part} ({brokers(about['missing']) if about['missing'] else plural(about['lacking'], 'replica')})"
+    incomplete = dict.fromkeys(without_log, "every replica") | {
+        part: brokers(about["missing"]) if about["missing"] else plural(about["lacking"], "replica")
         for part, about in coverage
         if about["missing"] or about["lacking"]
-    ]
+    }
     if incomplete:
         reasons = [f"{part}: {why}" for part, about in coverage for why in about["why missing"]] + partly
         why = f" ({some(reasons, separator='; ')})" if reasons else ""
-        sentence = f"logs of assigned replicas are missing: {some(incomplete)}{why}; their records cannot be compared"
-        return assumption(name, False, sentence, rules_assuming("replicas"))
+        missing = some([f"{part} ({which})" for part, which in incomplete.items()])
+        sentence = f"logs of assigned replicas are missing: {missing}{why}; their records cannot be compared"
+        return assumption(name, False, sentence, _rules_of_replicas(summaries, incomplete))
     if partly:
         # Each rule reports where these logs could change its answer.
         return assumption(name, False, f"logs are incomplete: {some(partly, separator='; ')}", ())
@@ -100,8 +101,10 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
         sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
         return assumption(name, False, f"{sentence}, so divergence cannot be checked", rules_assuming("replicas"))
     if len(single) == len(coverage):
-        empty = any(about["empty"] for _, about in coverage)
-        sentence = "one log has records, the others are empty" if empty else "one log was collected"
+        sentence = "one log was collected"
+        if any(about["empty"] for _, about in coverage):
+            has_records = any(about["brokers"] for _, about in coverage)
+            sentence = "one log has records, the others are empty" if has_records else "all logs are empty"
         where = f"for each partition ({some([part for part, _ in single])})"
         return assumption(name, True, f"{sentence} {where}: there is nothing to compare", ())
     snapshots = sorted({snapshot for _, about in coverage for snapshot in about["snapshots"]})
@@ -109,6 +112,16 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str]) -> Rec
     when += ["at the end"] if any(about["at the end"] for _, about in coverage) else []
     compared = plural(len(coverage) - len(single), "partition")
     return assumption(name, True, f"replicas of {compared} were compared {' and '.join(when)}", ())
+
+
+def _rules_of_replicas(summaries: list[Record], incomplete: Collection[str]) -> tuple[str, ...]:
+    """The rules that compare replicas and have something to judge in one of these partitions.
+
+    Clients have no acknowledged record in an internal topic: its missing logs do not matter to acknowledged-absent.
+    """
+    counts = [summary["counts"] for summary in summaries if summary["label"] in incomplete]
+    needs = {rule: set(RULES[rule].needs) - BROKER_COUNTS for rule in rules_assuming("replicas")}
+    return tuple(rule for rule, of_clients in needs.items() if any(all(map(each.get, of_clients)) for each in counts))
 
 
 def _readable(coverage: list[tuple[str, Record]]) -> Record:

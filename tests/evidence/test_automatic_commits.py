@@ -12,8 +12,10 @@ import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_regression
 from logjudge.analysis.causes.cases import GROUP_EVENTS, Regression
+from logjudge.analysis.engines.local import judge_run
+from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.tables import GROUPS
-from notation import judge
+from notation import judge, parse
 
 SECOND = 1_000_000_000
 GROUP = "{c.group.id=g d.group.id=g final=true}"
@@ -55,3 +57,12 @@ def test_a_commit_that_went_back_follows_from_a_truncation_before_its_callback(e
     run = judge(f"{GROUP} {events}", tmp_path)
     (found,) = run.of("commit-regression")
     assert bool(found["related"]) == is_related
+
+
+@pytest.mark.parametrize("kind", ["commit", "auto"])
+def test_an_automatic_commit_that_is_late_has_its_own_remedy(kind, tmp_path: Path):
+    """A program cannot choose the time or the offset of an automatic commit."""
+    history = parse(f"{GROUP} {LOG} c:{kind}=3 c:{kind}=2 final:<a@0,b@1,e@2")
+    (cause,) = judge_run(open_run(history.write(tmp_path))).causes()
+    assert cause.cause == "stale-commit"
+    assert ("enable.auto.commit=false" in cause.prevented_by) == (kind == "auto")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from campaign import IS_CAMPAIGN
 from command_line import LOSSY, verdict_of_run
+from event_lines import CONFIG, lines
 from logjudge import check as judged
 
 from .conftest import DATA, RUNS
@@ -236,3 +237,22 @@ def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpac
     _, verdict = check(root, tmp_path / "out")
     assert "unclean-election" in {cause["cause"] for cause in verdict["causes"]}
     assert verdict["counts"]["partitions"] == 2  # those of the history: orders-0 and orders-1
+
+
+@pytest.mark.parametrize(("has_final_read", "expected"), [(False, "unknown"), (True, "invalid")])
+def test_records_are_absent_from_logs_that_are_all_empty(has_final_read: bool, expected: str, tmp_path: Path) -> None:
+    """As on new disks: no batch was collected. Without a final read, the logs may have been copied too early."""
+    sends, (assign, assigned, *_, end_offsets, ended) = lines()[:4], lines()[4:]
+    ended |= {"offsets": [{"topic": "orders", "partition": 0, "offset": 0, "start": 0}]}
+    events = [*sends, *([assign, assigned, end_offsets, ended] if has_final_read else [])]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in events))
+    config = CONFIG | {"topics": {"orders": {"replica.assignment": [[1, 2]]}}}
+    (tmp_path / "run.json").write_text(json.dumps(config if has_final_read else {"topics": config["topics"]}))
+    for broker in "12":
+        log = tmp_path / "brokers" / broker / "data" / "orders-0" / f"{0:020d}.log"
+        log.parent.mkdir(parents=True)
+        log.touch()
+    _, verdict = check(tmp_path, tmp_path / "out")
+    absent = verdict["rules"]["acknowledged-absent"]
+    assert (absent["verdict"], absent["count"]) == (expected, 2 * has_final_read)
+    assert "all logs are empty" in replicas_collected(verdict)["says"]

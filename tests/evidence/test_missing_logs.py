@@ -105,6 +105,17 @@ def test_a_missing_log_of_a_follower_hides_no_proven_breach(case: str, open_tran
     assert f"x-0 (broker 3) (x-0: the log of broker 3 {why})" in _sentence(result, "all replicas collected")
 
 
+def test_a_missing_log_without_acknowledged_records_hides_none(unpacked: Unpack, tmp_path: Path) -> None:
+    """As a log of __consumer_offsets. Its replicas cannot be compared, and no client sent a record to it."""
+    run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    for broker in "123":
+        shutil.copytree(run / f"brokers/{broker}/data/orders-0", run / f"brokers/{broker}/data/audit-0")
+    _remove(run / "brokers/2/data/audit-0" / SEGMENT)
+    result = judged(run)
+    assert "audit-0 (broker 2)" in _sentence(result, "all replicas collected")
+    assert _verdicts(result, "acknowledged-absent", "replica-divergence") == ["valid", "unknown"]
+
+
 def test_a_shorter_log_is_no_missing_one(open_transaction: Path, tmp_path: Path) -> None:
     """Nothing in it is newer than the records that the followers have: it may have been copied before them."""
     cut = f"brokers/2/data/x-0/{SEGMENT}"
