@@ -187,6 +187,8 @@ class ReplicaLogs(LogTables, TopicPartition):
         and its checkpoints `high_watermark`, `recovery_point`, `log_start` and `cleaned` (null if not recorded).
 
         Records below `deleted_below` were deleted. It is `start`, unless remote storage has what is below that.
+        The log-start checkpoint is written seldom. If the first epoch in the leader-epoch-checkpoint has batches below
+        its own start there, this is the log start (LeaderEpochFileCache.truncateFromStart).
         """
         # The name of the first segment is the log start; compaction may have removed the first batches.
         key, first = ("snapshot", "broker"), pl.col("base_offset")
@@ -205,15 +207,22 @@ class ReplicaLogs(LogTables, TopicPartition):
             pl.col("offset").filter(name=name).last().alias(name.replace("-", "_"))
             for name in ("high-watermark", "recovery-point", "log-start", "cleaned")
         )
-        dated = bounds.join(points, on=key, how="left", maintain_order="left").with_columns(
-            start=pl.max_horizontal("start", "log_start")
+        is_first = pl.col("start_offset") == pl.col("start_offset").min().over(key)
+        entries = self.epochs.filter(is_first).select(*key, "leader_epoch", first_entry="start_offset")
+        begun_before = self.batches.join(entries, on=(*key, "leader_epoch")).filter(first < pl.col("first_entry"))
+        shortened = begun_before.group_by(key).agg(pl.col("first_entry").min())
+        dated = bounds.join(points, on=key, how="left", maintain_order="left")
+        dated = dated.join(shortened, on=key, how="left", maintain_order="left").with_columns(
+            start=pl.max_horizontal("start", "log_start", "first_entry")
         )
         in_remote_storage_from = pl.min_horizontal("start", pl.col("log_start").fill_null(0))
-        return dated.with_columns(deleted_below=in_remote_storage_from if self.is_tiered else "start")
+        return dated.drop("first_entry").with_columns(
+            deleted_below=in_remote_storage_from if self.is_tiered else "start"
+        )
 
     @cached_property
     def diverging(self) -> pl.DataFrame:
-        """One row for each snapshot and offset at which replicas differ.
+        """One row for each snapshot and offset at which replicas differ, if it is not below the log start.
 
         Its columns are snapshot, offset, position, brokers, sides and key. `sides` names for each of its `brokers` the
         first broker that has the same record. `position` counts the offsets of the snapshot that two replicas hold; a
@@ -240,8 +249,12 @@ class ReplicaLogs(LogTables, TopicPartition):
             brokers = {"brokers": pl.List(self.records.schema["broker"])}
             found = {"snapshot": pl.String, "offset": pl.Int64, "position": pl.Int64}
             return pl.DataFrame(schema={**found, **brokers, "sides": pl.String, "key": pl.String})
+        starts = self.extents.filter(pl.col("start") <= pl.col("end")).select("snapshot", "broker", "start")
         sides = (
             identified.join(differ.lazy(), on=at)
+            # A segment may have records below the log start.
+            .join(starts.lazy(), on=("snapshot", "broker"), how="left")
+            .filter(pl.col("offset") >= pl.col("start").fill_null(0))
             # A log with several records at one offset is damaged there, and cannot be compared.
             .filter(pl.col("identity").n_unique().over(*at, "broker") == 1)
             .sort(*at, "broker")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from logjudge.analysis.replicas.replica_logs import complete_sends
 
 from .conftest import judge_absence, judge_divergence
-from .replica_texts import checkpoints, damage, joined, logs, of, sends
+from .replica_texts import checkpoints, damage, epochs, joined, logs, of, sends
 
 DIVERGENT = [
     ("the same", "1: 0a 1b\n2: 0a 1b", []),
@@ -49,6 +49,23 @@ def test_a_disk_restored_from_a_copy_wins_if_it_led_again_later():
     """The copy ends with a record of epoch 0 that the election of epoch 1 had replaced elsewhere (backup-x)."""
     [finding] = judge_divergence(of(logs("1: 0a 1b 2y@4\n2: 0a 1c@1 2d@1")), sends("d@2", "y@2")).findings
     assert (finding.first_offset, finding.last_offset, finding.values) == (1, 2, ["d"])
+
+
+@pytest.mark.parametrize(
+    ("evidence", "differ"),
+    [
+        ({}, [1]),
+        ({"checkpoints": checkpoints(("log-start", "1", 2))}, []),
+        ({"checkpoints": checkpoints(("log-start", "1", 1))}, [1]),
+        ({"epochs": epochs(("2", 1, 2))}, []),  # epoch 1 has a batch at 1: the log start moved to 2 since
+        ({"epochs": epochs(("2", 0, 0), ("2", 1, 2))}, [1]),  # contradicts the log
+    ],
+)
+def test_records_below_the_log_start_are_not_compared(evidence, differ):
+    """Of an old leader, for example: the new leader's log starts behind the record that replaced its own."""
+    tables = {**logs("1: 0a 1b 2c@1\n2: 0a 1x@1 2c@1"), **evidence}
+    found = judge_divergence(of(tables), sends()).findings
+    assert [finding.first_offset for finding in found] == differ
 
 
 @pytest.mark.parametrize(
