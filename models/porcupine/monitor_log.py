@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..arrays import Int32s
@@ -43,63 +45,107 @@ def check_order(h: PartHistory, position: Int32s, source: Int32s, length: int) -
     return LINEARIZABLE, no_witness()
 
 
+class _Placement(NamedTuple):
+    """What operations show of the log. -1: nothing."""
+
+    position: Int32s  # by operation: the offset of an append, the length that a slice shows
+    source: Int32s  # by append: the operation that shows its position
+    owner: Int32s  # by offset: the append that returned it
+    appender: Int32s  # by value: its append, if that returned no offset
+    value_at: Int32s  # by offset; UNSEEN: nothing shows it
+    shown_by: Int32s  # by offset: the first operation that shows its value
+
+
 @compiled_inner
 def check_log(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s) -> tuple[int, Int32s]:
-    """Place each append at the offset that it returned, or at which its value was read; then compare the order.
+    """Place each append at the offset that it returned, or at which its value was read; then compare the order."""
+    count, appends = len(h.call), np.count_nonzero(h.instruction == APPEND)
+    by_operation, by_offset = np.full(count, -1, np.int32), np.full(appends + 1, -1, np.int32)
+    unseen, by_value = np.full(appends + 1, UNSEEN, np.int32), np.full(h.values, -1, np.int32)
+    placed = _Placement(by_operation, by_operation.copy(), by_offset, by_value, unseen, by_offset.copy())
+    verdict, appended, witness = _place_appends(h, placed, appends)
+    if verdict == ILLEGAL:
+        return ILLEGAL, witness
+    shown, contradiction = _place_slices(h, placed, appends, units, word_start, local_of)
+    if len(contradiction) > 0:
+        return ILLEGAL, contradiction
+    if verdict == UNDECIDED:
+        return UNDECIDED, no_witness()
+    length = max(appended, shown)
+    verdict, witness = _place_other_appends(h, placed, length)
+    return (verdict, witness) if verdict != LINEARIZABLE else check_order(h, placed.position, placed.source, length)
 
-    The source of an offset is the operation that returned it.
+
+@compiled_inner
+def _place_appends(h: PartHistory, placed: _Placement, appends: int) -> tuple[int, int, Int32s]:
+    """Place the appends that returned their offset: a verdict, the length of the log, and the witness if it is illegal.
+
+    Undecided if a pending append returned an offset, or if two appends of a value returned none.
     """
-    count, appends, length = len(h.call), np.count_nonzero(h.instruction == APPEND), 0
-    position, source = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
-    owner, appender = np.full(appends + 1, -1, np.int32), np.full(h.values, -1, np.int32)
-    value_at, shown_by = np.full(appends + 1, UNSEEN, np.int32), np.full(appends + 1, -1, np.int32)
-    ambiguous = False
-    for i in range(count):  # appends that returned their offset
+    verdict, length = LINEARIZABLE, 0
+    for i in range(len(h.call)):
         if h.instruction[i] != APPEND:
             continue
         value, offset = h.value[i], h.extra[i]
         if offset < 0:
-            ambiguous |= appender[value] >= 0
-            appender[value] = i
+            verdict = UNDECIDED if placed.appender[value] >= 0 else verdict
+            placed.appender[value] = i
         elif h.end[i] == h.never:
-            ambiguous = True
+            verdict = UNDECIDED
         elif offset >= appends:
-            return ILLEGAL, np.array([i], np.int32)
-        elif owner[offset] >= 0:
-            return ILLEGAL, np.array([owner[offset], i], np.int32)
+            return ILLEGAL, length, np.array([i], np.int32)
+        elif placed.owner[offset] >= 0:
+            return ILLEGAL, length, np.array([placed.owner[offset], i], np.int32)
         else:
-            owner[offset], shown_by[offset], value_at[offset] = i, i, value
-            position[i], source[i] = offset, i
+            placed.owner[offset], placed.shown_by[offset], placed.value_at[offset] = i, i, value
+            placed.position[i], placed.source[i] = offset, i
             length = max(length, offset + 1)
-    for i in range(count):  # lengths that were returned, and slices with their values
+    return verdict, length, no_witness()
+
+
+@compiled_inner
+def _place_slices(
+    h: PartHistory, placed: _Placement, appends: int, units: Int32s, word_start: Int32s, local_of: Int32s
+) -> tuple[int, Int32s]:
+    """Place the values of slices: the least length that slices and lengths show, and operations that contradict."""
+    length = 0
+    for i in range(len(h.call)):
         is_slice = h.instruction[i] == SLICE
         if h.end[i] == h.never or not (is_slice or h.instruction[i] == LENGTH):
             continue
         known, first, end = h.value[i], 0, 0
         if is_slice:
             first, end = word_start[known], word_start[known + 1]
-            position[i] = known = h.extra[i] + end - first
+            placed.position[i] = known = h.extra[i] + end - first
         if known > appends:
-            return ILLEGAL, np.array([i], np.int32)
+            return length, np.array([i], np.int32)
         length = max(length, known)
         for place in range(end - first):
             value, offset = local_of[units[first + place]], h.extra[i] + place
-            if value_at[offset] == UNSEEN:
-                value_at[offset], shown_by[offset] = value, i
-            elif value_at[offset] != value:
-                return ILLEGAL, np.array([shown_by[offset], i], np.int32)
-    if ambiguous:
-        return UNDECIDED, no_witness()
-    for offset in range(length):  # appends that did not: their value identifies them
-        if owner[offset] >= 0:
+            if placed.value_at[offset] == UNSEEN:
+                placed.value_at[offset], placed.shown_by[offset] = value, i
+            elif placed.value_at[offset] != value:
+                return length, np.array([placed.shown_by[offset], i], np.int32)
+    return length, no_witness()
+
+
+@compiled_inner
+def _place_other_appends(h: PartHistory, placed: _Placement, length: int) -> tuple[int, Int32s]:
+    """Place the appends that returned no offset by their values: a verdict, and the witness if it is illegal.
+
+    Undecided if nothing shows the value at an offset, or the offset of an append that completed.
+    """
+    for offset in range(length):
+        value = placed.value_at[offset]
+        if placed.owner[offset] >= 0:
             continue
-        if value_at[offset] == UNSEEN:
+        if value == UNSEEN:
             return UNDECIDED, no_witness()
-        i = appender[value_at[offset]] if value_at[offset] >= 0 else -1
-        if i < 0 or position[i] >= 0:
-            return ILLEGAL, np.array([shown_by[offset], source[i] if i >= 0 else -1], np.int32)
-        position[i], source[i] = offset, shown_by[offset]
-    for i in range(count):
-        if h.instruction[i] == APPEND and position[i] < 0 and h.end[i] < h.never:
+        i = placed.appender[value] if value >= 0 else -1
+        if i < 0 or placed.position[i] >= 0:
+            return ILLEGAL, np.array([placed.shown_by[offset], placed.source[i] if i >= 0 else -1], np.int32)
+        placed.position[i], placed.source[i] = offset, placed.shown_by[offset]
+    for i in range(len(h.call)):
+        if h.instruction[i] == APPEND and placed.position[i] < 0 and h.end[i] < h.never:
             return UNDECIDED, no_witness()
-    return check_order(h, position, source, length)
+    return LINEARIZABLE, no_witness()
