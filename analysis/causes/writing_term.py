@@ -93,25 +93,37 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
-    followed = timeline.dated_ends(stale.leader, "followed")
+    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
+    until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
+    starts = timeline.starts_of(new.leader)
+    is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
+    if not is_known or any(lost.last_acked - SECOND < time <= until for time, _ in starts):
+        return False
+    return _may_have_led_on(timeline, stale, new, lost) and not _followed_without(timeline, stale, lost, until)
+
+
+def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
+    """Whether a replaced leader may have run until the records were acknowledged, and not known of its replacement."""
+    acknowledged = lost.last_acked or 0
     # The acknowledgement has reached the client a second later.
-    sent = (lost.last_acked if lost.first_acked is None else lost.first_acked) - SECOND
+    sent = (acknowledged if lost.first_acked is None else lost.first_acked) - SECOND
+    followed = timeline.dated_ends(stale.leader, "followed")
     has_learned = any(time <= sent and (end.fact.epoch or 0) > stale.epoch for time, end in followed)
     # A process that starts after the new election does not lead in the earlier term.
     since = MAX_INT64 if new.time is None else new.time + SECOND
-    started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= lost.last_acked]
-    over = min([lost.last_acked, *(time - 1 for time in started)])
-    if has_learned or is_dead(timeline, stale.leader or "", sent, over, without_fences=True):
-        return False
-    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
-    until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
-    # A broker that begins to follow has not truncated yet what it acknowledged as leader.
+    started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= acknowledged]
+    over = min([acknowledged, *(time - 1 for time in started)])
+    return not has_learned and not is_dead(timeline, stale.leader or "", sent, over, without_fences=True)
+
+
+def _followed_without(timeline: Timeline, stale: Term, lost: Lost, until: int) -> bool:
+    """Whether a replaced leader began to follow before a time (ns) with a log that ended at or below the records.
+
+    A broker that begins to follow has not truncated yet what it acknowledged as leader.
+    """
+    followed = timeline.dated_ends(stale.leader, "followed")
     began = [end.end for time, end in followed if time < until and end.fact.epoch == stale.epoch + 1]
-    if began and began[0] <= lost.first:
-        return False
-    starts = timeline.starts_of(new.leader)
-    is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
-    return is_known and not any(lost.last_acked - SECOND < time <= until for time, _ in starts)
+    return bool(began) and began[0] <= lost.first
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:

@@ -59,7 +59,7 @@ class _Placement(NamedTuple):
 @compiled_inner
 def check_log(h: PartHistory, units: Int32s, word_start: Int32s, local_of: Int32s) -> tuple[int, Int32s]:
     """Place each append at the offset that it returned, or at which its value was read; then compare the order."""
-    count, appends = len(h.call), np.count_nonzero(h.instruction == APPEND)
+    count, appends = len(h.call), int(np.count_nonzero(h.instruction == APPEND))
     by_operation, by_offset = np.full(count, -1, np.int32), np.full(appends + 1, -1, np.int32)
     unseen, by_value = np.full(appends + 1, UNSEEN, np.int32), np.full(h.values, -1, np.int32)
     placed = _Placement(by_operation, by_operation.copy(), by_offset, by_value, unseen, by_offset.copy())
