@@ -22,12 +22,12 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether the leader's last log proves that a truncation removed acknowledged sends, if compaction is possible.
+    """Whether the leader's last log has another record or a later epoch at the offsets of sends: they were truncated.
 
-    It has another record at their offset, or a later leader epoch.
+    False for all if nothing was removed legally: the topic is not compacted, and the log starts at 0.
     """
     logs = p.replica_logs
-    if logs is None or logs.is_compacted is False:
+    if logs is None or (logs.is_compacted is False and not logs.leader_start):
         return pl.repeat(False, len(sends), eager=True)
     last = logs.last_records.filter(logs.is_of_leader).unique("offset").select("offset", now="value")
     placed = sends.select("offset", "value").with_row_index("row").join(last, on="offset")

@@ -2,8 +2,8 @@
 
 The latest snapshot is judged. A record is legally absent below the log start, where a deletion removed it before a
 truncation (truncated_sends.py), or where compaction removed it: a newer record has its key, or, if keys are not
-recorded, the log cleaner has been over its offset. It is not compaction if the leader's log has another record at the
-offset, or a leader epoch there that began after the acknowledgement.
+recorded, the log cleaner has been over its offset. It was truncated, and neither deleted nor compacted, if the leader's
+log has another record at the offset, or a leader epoch there that began after the acknowledgement.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
-    truncation, as in lost-write, and that of the topic. Compaction does not, if the leader's log has another record at
-    the offset, or there a leader epoch that began after the acknowledgement: a truncation removed the record.
+    truncation, as in lost-write, and that of the topic. Log start and compaction do not, if the leader's log has
+    another record at the offset, or there a leader epoch that began after the acknowledgement: a truncation removed the
+    record.
     Unknown when: One of these holds:
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
@@ -172,10 +173,10 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     logs = last.logs
     start = last.judged(last.bounds)["deleted_below"].min()
     below = pl.lit(False) if start is None else (pl.col("offset") < start).fill_null(False)
-    legal = [absent.filter(below | pl.col("removed").fill_null(False)).select("send")]
+    removable = absent.filter(~pl.col("overwritten").fill_null(False))
+    legal = [removable.filter(below).select("send"), absent.filter(pl.col("removed").fill_null(False)).select("send")]
     cleaned = last.bounds["cleaned"].max()
     if logs.is_compacted is not False and (logs.is_compacted or cleaned is not None):
-        removable = absent.filter(~pl.col("overwritten").fill_null(False))
         # Compaction removes a tombstone itself once delete.retention.ms has passed.
         legal.append(removable.filter(pl.col("value").is_null()).select("send"))
         legal.append(_replaced(logs, removable, sends).select("send"))

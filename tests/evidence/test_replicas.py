@@ -259,3 +259,11 @@ def test_absent_is_what_a_search_of_each_log_finds(one, two, gone, leader, start
     judged = judge_absence(of(tables, leader=leader), together(acked) if in_one_transaction else acked)
     values = [value for finding in judged.findings for value in finding.values]
     assert sorted(values) == sorted(expected)
+
+
+@pytest.mark.parametrize(("start", "overwritten", "lost"), [(0, False, 1), (2, False, 0), (2, True, 1)])
+def test_a_truncated_record_below_the_log_start_is_not_deleted(start, overwritten, lost):
+    """The log has another record at its offset: that one was deleted."""
+    tables = {**logs("1: 0a 1x@1 2c@1"), "checkpoints": checkpoints(("log-start", "1", start))}
+    acked = sends("b@1").with_columns(overwritten=pl.lit(overwritten))
+    assert sum(one.count for one in judge_absence(of(tables, leader="1"), acked).findings) == lost
