@@ -40,6 +40,7 @@ COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # 
 FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder
 UNDATED = "found no line with a time, expected lines such as `[2026-11-20 10:00:00,000] INFO started (kafka.Kafka)`"
 MIXED = "found lines of brokers {} without prefixes, so their broker is not known; expected a file for each broker"
+NOT_UTF8 = "found a name that is not UTF-8, expected one in UTF-8: rename it"
 UNKNOWN_BROKER = "?"
 MAX_DEPTH = 12  # of folders below the opened one
 MAX_ENTRIES = 1_000_000  # files and folders of a run
@@ -155,8 +156,9 @@ def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[F
             found = f"more than {MAX_ENTRIES:,} files and folders"
             raise InputError(str(root), found, "brokers' files", "check where its links lead")
         for entry in entries:
-            # Kafka writes no names that are not UTF-8, and a report could not contain them.
-            if any("\ud800" <= char <= "\udfff" for char in entry.name):
+            if entry.name != (shown := entry.name.encode(errors="backslashreplace").decode()):
+                # A report cannot contain such a name. Kafka writes none, but who collected a broker's folder may have.
+                yield FoundFile(Path(entry.path), relative / shown, NOT_UTF8)
                 continue
             try:
                 if entry.is_dir():

@@ -127,6 +127,17 @@ def test_odd_names_and_links_in_circles_do_no_harm(tmp_path):
     assert block.table == "damage"
 
 
+def test_a_folder_whose_name_is_not_utf_8_is_reported(tmp_path):
+    """A broker's folder can have the name of its host in another encoding."""
+    folder = os.fsencode(tmp_path) + b"/brokers/br\xfccke/orders-0"
+    os.makedirs(folder)
+    with open(folder + b"/" + SEGMENT.encode(), "wb"):  # noqa: PTH123
+        pass
+    [part] = find_parts(tmp_path)
+    assert (part.kind, part.name) == ("unreadable", "brokers/br\\udcfccke")
+    assert "not UTF-8" in part.reason
+
+
 def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):
     assert find_parts(tmp_path) == []
     assert find_parts(tmp_path / "none") == []
