@@ -67,7 +67,9 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
-    unread: tuple[str, ...] = ()  # texts of no known format, and archives, beside brokers' files without a history
+    # Without a history: texts of no known format, and archives, beside brokers' files. Without brokers' files: their
+    # folders and archives, of which nothing could be read.
+    unread: tuple[str, ...] = ()
 
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
@@ -143,6 +145,7 @@ def _open_run(
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
     unread = () if files else (*_unread_texts(path, evidence), *_archives(path))
+    unread += () if evidence else _folders_of_brokers(path)
     run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty), unread=unread)
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
@@ -182,6 +185,13 @@ def _unread_texts(folder: Path, evidence: tuple[Part, ...]) -> tuple[str, ...]:
 def _archives(folder: Path) -> tuple[str, ...]:
     """The names of archives in a folder, which may have a broker's files; none of a path that is no folder."""
     return tuple(sorted(file.name for file in folder.glob("*") if ARCHIVE.fullmatch(file.name)))
+
+
+def _folders_of_brokers(folder: Path) -> tuple[str, ...]:
+    """The names that the folders of brokers' files have in a bundle, and archives with such a name."""
+    names = ("brokers", "snapshots")
+    found = [name for name in names if (folder / name).is_dir()]
+    return (*found, *(name for name in _archives(folder) if name.split(".", 1)[0] in names))
 
 
 def _check_encoding(path: Path) -> None:

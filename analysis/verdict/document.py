@@ -178,6 +178,9 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     """The assumptions of the verdict, as records (see `assumption`)."""
     if results.counts.get("operations") or not results.run.evidence:
         yield from _about_clients(results)
+        if not results.run.evidence and (unread := [shortened(name) for name in results.run.unread]):
+            sentence = f"no broker's file was found in {some(unread)}: unpack archives, collect the files again, or"
+            yield assumption("brokers' files found", False, f"{sentence} remove what is empty", ())
     else:  # no client is recorded, so the assumptions about clients do not apply
         yield assumption("clients recorded", False, _no_clients(results), ())
         if results.left_out:

@@ -54,6 +54,18 @@ def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path)
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
 
 
+@pytest.mark.parametrize("name", ["brokers/", "snapshots/", "brokers.tar.gz", "notes/", "notes.zip"])
+def test_brokers_files_that_were_meant_are_missed_beside_a_history(name: str, unpacked: Unpack, tmp_path: Path) -> None:
+    """A collection that failed leaves an empty folder. Folders and archives of other names may have anything."""
+    for file in ("history.jsonl", "run.json"):
+        (tmp_path / file).symlink_to(unpacked("clean-a") / file)
+    (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    result = judged(tmp_path)
+    assert result.verdict == ("valid" if name.startswith("notes") else "unknown")
+    found = [one["says"] for one in result.assumptions if one["name"] == "brokers' files found"]
+    assert [f"was found in {name.rstrip('/')}:" in sentence for sentence in found] == [True] * (result.verdict != "valid")
+
+
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:
     collected = replicas_collected(check(DATA / "emptied", tmp_path)[1])
     assert collected["holds"]
