@@ -102,22 +102,22 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
     if marker is not None:
-        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker)
+        return explanation_of_records(_explain_lost_range(timeline, marker.lost), marker)
     if aborted := missing_for_abort(timeline, lost):
         return Explanation(UNKNOWN, missing=(aborted,))
-    found = _of_logs("explain_loss", timeline, lost)
+    found = _explain_lost_range(timeline, lost)
     if not found.is_known and lost.last < timeline.replica_logs.remote_below:
         return replace(found, missing=(f"the segments of {lost.name} in remote storage (KIP-405)",))
     folders = metadata_lost.facts_of_leftovers(timeline, lost)
     if not found.is_known:
-        aside = (f"why a broker no longer used a folder as its replica (server.log): {one.sentence}" for one in folders)
-        return replace(found, missing=(*found.missing, *aside))
+        unused = (f"why a broker no longer used a folder as its replica (server.log): {f.sentence}" for f in folders)
+        return replace(found, missing=(*found.missing, *unused))
     return replace(found, chain=(*found.chain, *folders))
 
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Explanation:
     """The cause for replicas that differ in a range of offsets at the end of the run."""
-    return _of_logs("explain_divergence", timeline, differing)
+    return _explain_range(timeline, _attempts("explain_divergence", timeline, differing))
 
 
 def explain_leaders(timeline: Timeline, epoch: int) -> Explanation:
@@ -127,7 +127,7 @@ def explain_leaders(timeline: Timeline, epoch: int) -> Explanation:
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Explanation:
     """The legal reason for absent records: retention or compaction."""
-    return _of_logs("explain_absence", timeline, lost)
+    return _explain_range(timeline, _attempts("explain_absence", timeline, lost))
 
 
 def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -> Explanation:
@@ -143,10 +143,10 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Explanat
 
 
 def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> Explanation:
-    """The cause of a value at several offsets. `records`: the brokers' records at its offsets (cases.records_at).
+    """The cause of a value at several offsets; `records` are the brokers' records there (repeated_values.records_at).
 
-    If another record has a copy's offset now, that copy was truncated, and the producer wrote the record again: the
-    cause is that of the truncation. But not if consumers had read all copies before the election that lost that one.
+    If another record has a copy's offset now, that copy was truncated, and the cause is that of the truncation: it made
+    the producer write the record again. But if consumers had read all copies before, the truncation caused none.
     """
     held = held_records(timeline, repeated, records)
     replaced = [row["offset"] for row in held if row["value"] != repeated.value]
@@ -185,7 +185,7 @@ def explain_ending(timeline: Timeline, part: TransactionPart) -> Explanation:
     """
     marker = lost_marker_of_part(timeline, part)
     if marker is not None:
-        return explanation_of_records(_of_logs("explain_loss", timeline, marker.lost), marker)
+        return explanation_of_records(_explain_lost_range(timeline, marker.lost), marker)
     why = f"why {part.subject} did not end in {part.name} as decided"
     return _combine_attempts(_attempts("explain_ending", part), why)
 
@@ -195,21 +195,27 @@ def _attempts(explain: str, *about: Any, **how: Any) -> dict[str, Attempt]:
     return {name: getattr(cause, explain)(*about, **how) for name, cause in CAUSES.items() if hasattr(cause, explain)}
 
 
-def _of_logs(explain: str, timeline: Timeline, lost: Lost) -> Explanation:
-    """The explanation of a range in brokers' logs. The proved chains of a loss get its decisive steps."""
-    attempts = _attempts(explain, timeline, lost)
-    if explain == "explain_loss" and (undecided := attempts.get("split-brain", NOT_THE_CASE).missing):
+def _explain_lost_range(timeline: Timeline, lost: Lost) -> Explanation:
+    """The cause of a lost range in brokers' logs, with the decisive steps."""
+    attempts = _attempts("explain_loss", timeline, lost)
+    if undecided := attempts.get("split-brain", NOT_THE_CASE).missing:
         # While two brokers lead, the ISR and the elections that one controller records prove no other cause.
         return Explanation(UNKNOWN, missing=tuple(undecided))
-    if explain == "explain_loss" and metadata_lost.were_set_aside(timeline, lost):
+    if metadata_lost.were_set_aside(timeline, lost):
         # The brokers lost no tail. Epochs and log ends of the new cluster are not those of the old one.
         attempts = {"metadata-lost": attempts["metadata-lost"]}
     for name, attempt in attempts.items():
-        facts = list(attempt.chain)
-        if attempt.is_proved and explain == "explain_loss":
-            facts += decisive_steps(timeline, lost, attempt.chain)
-        attempts[name] = replace(attempt, chain=ordered([timeline.merged.get(fact, fact) for fact in facts]))
-    return _combine_attempts(attempts)
+        if attempt.is_proved:
+            steps = decisive_steps(timeline, lost, attempt.chain)
+            attempts[name] = replace(attempt, chain=[*attempt.chain, *steps])
+    return _explain_range(timeline, attempts)
+
+
+def _explain_range(timeline: Timeline, attempts: Mapping[str, Attempt]) -> Explanation:
+    """The explanation of a range in brokers' logs; each event is one fact of its chain, whatever sources report it."""
+    merged = timeline.merged
+    chains = {name: [merged.get(fact, fact) for fact in attempt.chain] for name, attempt in attempts.items()}
+    return _combine_attempts({name: replace(each, chain=ordered(chains[name])) for name, each in attempts.items()})
 
 
 def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:

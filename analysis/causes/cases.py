@@ -65,7 +65,7 @@ class Attempt:
 
 
 NOT_THE_CASE = Attempt()
-LEADER_FILES = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"  # that prove a leader
+LEADER_FILES = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"  # prove who led
 
 
 def needs(*missing: str) -> Attempt:
@@ -74,14 +74,14 @@ def needs(*missing: str) -> Attempt:
 
 
 def needs_setting_of(election: Term) -> Attempt:
-    """An undecided attempt: the election was unclean, or that of the last known leader, depending on a setting."""
-    depending = f"which decides whether broker {election.leader} was elected uncleanly in epoch {election.epoch}"
-    return needs(f"{UNCLEAN} of the topic, {depending} or as the last known leader (KIP-966)")
+    """An undecided attempt: a setting is missing that decides whether the election was unclean."""
+    decides = f"which decides whether broker {election.leader} was elected uncleanly in epoch {election.epoch}"
+    return needs(f"{UNCLEAN} of the topic, {decides} or as the last known leader (KIP-966)")
 
 
 # Rules that find losses: lost-write from the clients' view, acknowledged-absent from the brokers' logs.
 LOSSES = tuple(name for name, rule in RULES.items() if rule.explained_as == "loss")
-# By kind of fact: the report to a client that its records are written.
+# By kind of fact: what reports to a client that its records are written.
 ACKNOWLEDGEMENTS = {"acknowledged": "acknowledgement", "committed-transaction": "commit of a transaction with records"}
 ACKED_BY = pl.coalesce("acked_by", "completed")  # ns, of sends with acknowledgement times
 
@@ -128,24 +128,23 @@ FirstAndLast = tuple[int | None, int | None]  # two times (ns); None: not record
 
 @dataclass(frozen=True)
 class Lost(TopicPartition):
-    """Acknowledged records that are gone, adjacent in one topic-partition, as causes take them."""
+    """Adjacent acknowledged records of one topic-partition that are gone, as causes explain them."""
 
     first: int
     last: int
     count: int
     acks: frozenset[str] = frozenset()  # "all", "1"; empty if not recorded
     values: tuple[str, ...] = ()
-    # ns: the records were acknowledged between these times. In a transaction a client reports no acknowledgements, only
-    # the end of the transaction (losses.py).
+    # ns: the records were acknowledged between these times. Of a transaction clients only report the end (losses.py).
     first_acked: int | None = None
     last_acked: int | None = None
     place: int | None = None  # of the first acknowledgement, or end of a transaction
     last_place: int | None = None
-    read: int | None = None  # records that a consumer had read
-    written: int | None = None  # ns at which they had been written, if no acknowledgement is known
+    read: int | None = None  # the number of them that a consumer had read
+    written: int | None = None  # ns at which they were in a log, if no acknowledgement is known
     replaced: int | None = None  # ns of a later acknowledgement of another record at the first lost offset
     replaced_place: int | None = None
-    earlier: tuple[tuple[str, int], ...] = ()  # other records acknowledged at the first lost offset before: value, ns
+    earlier: tuple[tuple[str, int], ...] = ()  # records that were acknowledged at the first offset before: value, ns
     epoch: int | None = None  # their leader epoch, if a truncation shows it
     committed: FirstAndLast | None = None  # the ends of their transactions, if any
 
@@ -165,7 +164,7 @@ class Lost(TopicPartition):
 
 
 def lost_of(finding: Finding, sends: pl.DataFrame) -> Lost | None:
-    """The lost range of a finding (acknowledged-absent, or lost-write of the client's view).
+    """The lost range of a finding of a rule in LOSSES; None if the finding names no offset.
 
     sends: those of the finding's topic-partition, with the columns of replica_logs.SENT_RECORDS.
     """
@@ -213,7 +212,7 @@ def _lost(finding: Finding, gone: pl.DataFrame, first: int, last: int, count: in
 
 
 def acks_clause(acks: str | None) -> str:
-    """A clause on how many replicas an acknowledgement waited for; empty if that is not known."""
+    """`with acks=all`, for a sentence; empty if acks is not known."""
     return "" if acks is None else f" with acks={acks}"
 
 
@@ -236,7 +235,7 @@ def acknowledgement_facts(lost: Lost) -> list[Fact]:
 
 # The events of a group's members in one topic-partition.
 # f: assign (by the group), assign-own (by the application, without an offset), seek (also an assignment by the
-# application to an offset), poll, handle, commit, commit-info (a commit of unknown outcome), crash (of the process, so
+# application to an offset), poll, handle, commit, commit-info (a commit of unknown outcome), crash (of a process,
 # without a partition).
 GROUP_EVENTS = {
     "time": pl.Int64,
@@ -322,9 +321,9 @@ def events_in_range(events: pl.DataFrame, f: str, missed: Missed) -> pl.DataFram
 
 
 def after_last_return(events: pl.DataFrame, missed: Missed) -> pl.DataFrame:
-    """The events since the group last stood at or below the first missed record; all of them if it never did.
+    """The events since the group's last position at or below the first missed record; all of them if it had none.
 
-    What moved it past the records before does not matter: they were ahead of it again.
+    An earlier move past the records does not matter, as the group returned.
     """
     is_place = pl.col("f").is_in(["assign", "seek", "poll"]) & (pl.col("first_offset") <= missed.first)
     rows = events.with_row_index("row").filter(is_place)["row"]

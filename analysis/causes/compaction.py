@@ -2,7 +2,7 @@
 
 No loss: the legal reason why records are absent.
 
-Needs: the offset missing between others below the cleaner's offset, or a newer record of the key.
+Needs: a cleaner's offset (cleaner-offset-checkpoint) beyond the records, and a log without them but with later ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REMEDY = "Nothing is wrong. cleanup.policy=delete keeps every record of a key."
 
 
 def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
-    """Whether the log cleaner has passed the records, and they are gone from the log at the end of the run."""
+    """Whether the log cleaner has passed the records, and they are missing from the log at the end of the run."""
     logs = timeline.replica_logs
     if logs.is_compacted is False:
         return NOT_THE_CASE
@@ -29,8 +29,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     is_lost = pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)
     if logs.last_records.filter(of_log, is_lost).height:
         return NOT_THE_CASE
-    points = logs.checkpoints.filter(snapshot=logs.last, name="cleaned")
-    cleaned = points.filter(pl.col("offset") > lost.last)
+    cleaned = logs.checkpoints.filter(pl.col("offset") > lost.last, snapshot=logs.last, name="cleaned")
     if not cleaned.height:
         if logs.is_compacted:
             return needs(f"evidence that the cleaner had passed offset {lost.last} (cleaner-offset-checkpoint)")

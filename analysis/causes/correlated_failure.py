@@ -18,8 +18,9 @@ from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
+from .outages import death_facts, lost_power
 from .prevention import SEPARATE, flush_measures
-from .replica_history import death_facts, had_records, isr_at_acknowledgement, lost_power, short_log_facts
+from .replica_history import had_records, isr_at_acknowledgement, short_log_facts
 from .surviving_records import stopped_alone_in_isr
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"

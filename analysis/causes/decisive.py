@@ -1,4 +1,4 @@
-"""Decisive steps that are added to every chain of a loss: who left the ISR, who returned, and which epochs began.
+"""The decisive steps, which are added to each chain of a loss: who left the ISR, who returned, which epochs began.
 
 A cause's chain holds the facts that prove it. A reader also needs the steps that made the failure possible: the deaths
 that removed the other replicas from the ISR, the ISR that acknowledged the records, the return of the replica that was
@@ -13,18 +13,18 @@ from itertools import pairwise
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import DatedIsr, Timeline
 from .cases import Lost
-from .replica_history import death_facts, is_dead, reasons_absent
+from .outages import death_facts, is_dead_or_fenced, reasons_absent
 
 ELECTIONS = ("elected", "elected-unclean", "begins")  # kinds of facts
 MAX_ISR_CHANGES = 4  # of a chain; if the ISR flaps, the last ones are decisive
 
 
 def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fact]:
-    """Facts to add to a proved chain, each dated before the chain's last change of leader or death."""
+    """Facts to add to a proved chain, none later than its last change of the leader or the ISR."""
     if any(fact.kind == "damaged" for fact in chain):
         return []  # what clients read from a damaged copy does not depend on the ISR
-    changes_leader = ("elected", "elected-unclean", "begins", "leaderless", "isr")
-    times = [fact.time for fact in chain if fact.kind in changes_leader and fact.time is not None]
+    changes_of_state = (*ELECTIONS, "leaderless", "isr")
+    times = [fact.time for fact in chain if fact.kind in changes_of_state and fact.time is not None]
     until = max(times, default=lost.last_acked)
     if until is None:
         return []
@@ -40,7 +40,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
 
 
 def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
-    """The last ISR change until `since`, and the changes between `since` and `until`."""
+    """The last change of the ISR until `since`, and the last MAX_ISR_CHANGES between `since` and `until`."""
     dated = timeline.isr_between(until=until - 1)
     changed = [
         state
@@ -52,7 +52,7 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
 
 
 def _last_full_isr(timeline: Timeline, until: int) -> int:
-    """The last time (ns) before another at which the ISR had all replicas; without one, that of its first report."""
+    """The last time (ns) before `until` at which the ISR had all replicas; without one, that of its first report."""
     dated = timeline.isr_between(until=until - 1)
     full = [state.time for state in dated if state.isr >= timeline.members]
     return max(full, default=min((state.time for state in dated), default=until))
@@ -66,7 +66,7 @@ def _deaths_of_absent(timeline: Timeline, broker: str, acknowledged: int | None,
     if acknowledged is None:
         died = death_facts(timeline, broker, until)
         return [fact for fact in died if fact.time is not None and fact.time > since]
-    was_down = is_dead(timeline, broker, acknowledged + SECOND, acknowledged + SECOND)
+    was_down = is_dead_or_fenced(timeline, broker, acknowledged + SECOND, acknowledged + SECOND)
     return death_facts(timeline, broker, min(until, acknowledged)) if was_down else []
 
 

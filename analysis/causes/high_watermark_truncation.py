@@ -31,15 +31,8 @@ from .leader_change import (
     facts_leader_lacked_records,
     in_isr_before_election,
 )
-from .replica_history import (
-    death_facts,
-    had_records,
-    may_have_lost_tail,
-    reasons_absent,
-    return_facts,
-    short_log_facts,
-    snapshots_with_records,
-)
+from .outages import death_facts, reasons_absent
+from .replica_history import had_records, may_have_lost_tail, return_facts, short_log_facts, snapshots_with_records
 from .writing_term import missing_if_just_elected
 
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"

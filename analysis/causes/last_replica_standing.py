@@ -21,6 +21,7 @@ from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
+from .outages import death_facts, is_process_dead, ran_until, reasons_absent
 from .prevention import (
     CHECKSUMS,
     acks_all_measures,
@@ -31,16 +32,12 @@ from .prevention import (
     setting_changes,
 )
 from .replica_history import (
-    death_facts,
     faults_on_records,
     had_records,
     had_sole_isr_at_acknowledgement,
-    is_dead,
     isr_at,
     isr_at_acknowledgement,
     may_have_lost_tail,
-    ran_until,
-    reasons_absent,
     short_log_facts,
     sole_isr_facts,
 )
@@ -191,7 +188,7 @@ def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: in
     if since is None or until is None:
         return []
     stopped = ran_until(timeline, broker, since)
-    is_recorded = stopped == since or is_dead(timeline, broker, stopped, stopped, without_fences=True)
+    is_recorded = stopped == since or is_process_dead(timeline, broker, stopped, stopped)
     before = frozenset[str]() if is_recorded else isr_at(timeline, stopped)
     after = timeline.isr_between(stopped, until - 1)
     return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})

@@ -2,8 +2,7 @@
 
 A request can reach the leader, or wait in its queue, until the producer has given up and the coordinator has ended the
 transaction. Before KIP-890 the leader appends the records in any case. They begin a transaction that no coordinator
-knows: the producer's next marker ends it, also with the other outcome, or it stays open and holds back the last stable
-offset.
+knows. The producer's next marker ends it, whatever its outcome, or it stays open and holds back the last stable offset.
 
 Needs: the transaction in the history, so that its decision in `__transaction_state` is known; and in the leader's log
 its marker before its records.

@@ -11,16 +11,8 @@ from ..timelines.facts import MS, SECOND, Fact, listed
 from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
-from .replica_history import (
-    facts_truncated_to,
-    had_records,
-    is_dead,
-    is_out_of_reach,
-    is_paused,
-    may_have_lost_tail,
-    snapshots_with_records,
-    truncations,
-)
+from .outages import is_out_of_reach, is_paused, is_process_dead
+from .replica_history import facts_truncated_to, had_records, may_have_lost_tail, snapshots_with_records, truncations
 from .writing_term import (
     began_after_acknowledgement,
     epoch_at_offset,
@@ -251,7 +243,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.
-    is_down = is_dead(timeline, term.leader, term.time, until, without_fences=True)
+    is_down = is_process_dead(timeline, term.leader, term.time, until)
     return is_down or is_paused(timeline, term.leader, term.time, until)
 
 

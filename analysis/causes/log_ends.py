@@ -6,7 +6,8 @@ import polars as pl
 
 from ..timelines.timeline import LogEnd, Term, Timeline
 from .cases import Lost
-from .replica_history import MAX_SESSION_NS, is_dead, may_have_lost_tail
+from .outages import MAX_SESSION_NS, is_dead_or_fenced
+from .replica_history import may_have_lost_tail
 
 OF_STARTS = ("loaded", "corruption")  # ends of the log that the process before left
 
@@ -108,4 +109,4 @@ def _is_unchanged(timeline: Timeline, end: LogEnd, since: int, at: int) -> bool:
         sources = [event.fact.source for time, event in timeline.starts_of(end.broker) if since < time < at]
         if len(sources) == len({*sources}):
             until = min(_starts(timeline, end.broker, since, at), default=at)
-    return is_dead(timeline, end.broker, since, until - 1)
+    return is_dead_or_fenced(timeline, end.broker, since, until - 1)

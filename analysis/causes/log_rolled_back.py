@@ -31,21 +31,16 @@ from ..timelines.timeline import DatedIsr, LogEnd, Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held
+from .outages import death_facts, is_process_dead, last_stop, lost_power, ran_until, reasons_absent
 from .prevention import second_replica, setting_changes
 from .replica_history import (
-    death_facts,
     faults_on_records,
     had_records,
     is_committed,
-    is_dead,
     isr_at,
-    last_stop,
     lasting_cuts,
     leads_next,
-    lost_power,
     may_have_followed,
-    ran_until,
-    reasons_absent,
     return_facts,
     snapshots_with_records,
     term_led_again,
@@ -220,7 +215,7 @@ def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> i
 
     While a partition has no leader, no broker of its ISR serves, also if one has started since and failed.
     """
-    is_down = not has_leader or is_dead(timeline, broker, at, at, without_fences=True)
+    is_down = not has_leader or is_process_dead(timeline, broker, at, at)
     return max((time for time in timeline.ends_of_process(broker) if time <= at), default=at) if is_down else at
 
 
@@ -264,7 +259,7 @@ def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     if len(copies) != 1 or None in later.values():
         return []
     [(other, copy)] = copies
-    if not is_dead(timeline, other, first, last, without_fences=True):
+    if not is_process_dead(timeline, other, first, last):
         return []
     died = max(time for time in timeline.ends_of_process(other) if time <= first)
     led = [term.leader for term in timeline.terms.values() if term.time is not None and term.time <= died]

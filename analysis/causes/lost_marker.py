@@ -1,10 +1,9 @@
-"""Explains records of a transaction that are still in the log without the marker that their coordinator decided.
+"""Explains records of a transaction that are still in the log, but without the marker that the coordinator wrote.
 
 An unclean election or a truncation loses a marker like any record. Then the transaction stays open, the coordinator
-aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it. The cause is that of the marker's loss, so
-the causes of losses explain the marker's offset. It is known if an earlier copy of a log has the records and the
-marker. Without such a copy it is the first offset after the records at which a later epoch began: the log is complete
-below it.
+aborts it (KIP-98, WriteTxnMarkers), or the producer's next marker ends it. So the causes of losses explain the loss of
+the marker's offset. An earlier copy of a log that has the records and the marker shows this offset. Without such a copy
+it is the first offset after the records at which a later epoch began: the log is complete below it.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from .transaction_part import TransactionPart
 class LostMarker:
     """The lost marker of records that are in the log."""
 
-    lost: Lost  # the marker's offset instead of the records'
-    facts: list[Fact]  # of the records and of the marker, if a copy has it; the last one is the outcome of the records
-    unexplained: str  # the missing evidence if the loss of the marker has no known cause
+    lost: Lost  # the marker as a lost range
+    facts: list[Fact]  # of the records, of the marker if a copy has it, and of the outcome of the records
+    unexplained: str  # the missing evidence if no cause of the marker's loss is known
 
 
 def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
-    """The lost marker of records; None if any is missing from the log or not aborted there, or no offset is known."""
+    """The lost COMMIT marker of records that are aborted in the log; None if they are not, or no offset is known."""
     aborted = _aborted_records(timeline, lost)
     if aborted is None:
         return None
@@ -44,7 +43,7 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
     if offset is None:
         return None
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
-    copied = [] if commit is None else [_copy_fact(timeline, commit)]
+    copied = [] if commit is None else [_marker_fact(timeline, commit)]
     facts = [*acknowledgement_facts(lost), *copied, _abort_fact(timeline, lost, abort)]
     of = f"the COMMIT marker of {span(lost.first, lost.last)} of {lost.name}"
     return LostMarker(marker, facts, f"why {of} was lost: the records are still in the log, but were aborted later")
@@ -89,8 +88,8 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
         return None
     records = _Records(part.first, part.last, part.values[0], part.producer, part.record["leader_epoch"])
     copy = _copy_of_marker(timeline, records, decision["outcome"])
-    limits = (None, None) if ending is None else (ending["marker"], ending["marker_leader_epoch"])
-    offset = _offset_of_marker(timeline, records, copy, *limits)
+    ended = (None, None) if ending is None else (ending["marker"], ending["marker_leader_epoch"])
+    offset = _offset_of_marker(timeline, records, copy, *ended)
     if offset is None:
         return None
     acks = frozenset(("all",))
@@ -103,18 +102,18 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
         outcome = part.marker_fact(ending, text)
     text = f"the coordinator noted that the markers of {part.subject} were written"
     complete = Fact(text, "complete", written, **source_of(decision, "completed"), partition=part.name)
-    copied = [] if copy is None else [_copy_fact(timeline, copy)]
+    copied = [] if copy is None else [_marker_fact(timeline, copy)]
     unexplained = f"why {part.name} lost the marker of {part.subject}"
     unexplained += " after the coordinator had noted that it was written"
     return LostMarker(marker, [*part.decision_facts(), complete, *copied, outcome], unexplained)
 
 
 def explanation_of_records(explanation: Explanation, marker: LostMarker) -> Explanation:
-    """The explanation of a marker's loss, as that of its records: with their facts instead of its acknowledgement."""
+    """The explanation of a marker's loss as that of its records: with their facts instead of its acknowledgement."""
     if not explanation.is_known:
         return replace(explanation, missing=(marker.unexplained, *explanation.missing), readings=())
     rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
-    *before, outcome = marker.facts  # the outcome may have no time; it is the last step
+    *before, outcome = marker.facts  # the outcome comes last, also without a time
     return replace(explanation, chain=(*ordered([*before, *rest]), outcome))
 
 
@@ -140,24 +139,23 @@ def _copy_of_marker(timeline: Timeline, txn: _Records, outcome: str) -> dict[str
 
 
 def _offset_of_marker(
-    timeline: Timeline, txn: _Records, copy: Mapping[str, Any] | None, ended_at: int | None, ended_in: int | None
+    timeline: Timeline, txn: _Records, copy: Mapping[str, Any] | None, max_offset: int | None, max_epoch: int | None
 ) -> int | None:
     """The offset of the lost marker in its copy, or else the first after the records at which a later epoch began.
 
-    Such an epoch begins at most at the offset of the marker that ended the records (`ended_at`), and is at most that
-    marker's leader epoch (`ended_in`). None if no offset is known.
+    `max_offset` and `max_epoch` are those of the marker that ended the records, if any. None if no offset is known.
     """
     if copy is not None:
         return int(copy["offset"])
-    if txn.epoch is None or (ended_at is not None and ended_in is None):
+    if txn.epoch is None or (max_offset is not None and max_epoch is None):
         return None
     terms = [term for term in timeline.terms.values() if term.epoch > txn.epoch]
-    later = [term for term in terms if ended_in is None or term.epoch <= ended_in]
+    later = [term for term in terms if max_epoch is None or term.epoch <= max_epoch]
     starts = [term.start for term in later if term.start is not None and term.start > txn.last]
-    return min((start for start in starts if ended_at is None or start <= ended_at), default=None)
+    return min((start for start in starts if max_offset is None or start <= max_offset), default=None)
 
 
-def _copy_fact(timeline: Timeline, marker: dict[str, Any]) -> Fact:
+def _marker_fact(timeline: Timeline, marker: dict[str, Any]) -> Fact:
     name, broker, snapshot = timeline.replica_logs.name, marker["broker"], marker["snapshot"]
     text = f"in snapshot {snapshot} broker {broker}'s log of {name} held the records' {marker['control'].upper()}"
     text += f" marker at offset {marker['offset']}"

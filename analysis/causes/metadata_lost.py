@@ -20,7 +20,7 @@ from ..timelines.facts import Fact, chain
 from ..timelines.timeline import LogEnd, Timeline
 from ..wording import plural
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
-from .replica_history import is_dead
+from .outages import is_process_dead
 
 CITATION = "KIP-516 (topic ids), KIP-858 (stray logs); LogManager"
 REMEDY = (
@@ -59,7 +59,7 @@ def _dead_since_last_isr(timeline: Timeline, lost: Lost, holding: set[str], bega
     if not reports or not reports[-1].isr <= holding:
         return set()
     since = max(reports[-1].time, lost.last_acked or 0)
-    return {broker for broker in timeline.members if is_dead(timeline, broker, since, until, without_fences=True)}
+    return {broker for broker in timeline.members if is_process_dead(timeline, broker, since, until)}
 
 
 def were_set_aside(timeline: Timeline, lost: Lost) -> bool:

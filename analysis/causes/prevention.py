@@ -6,12 +6,8 @@ from ..timelines.facts import SECOND, Fact
 from ..timelines.fault_kinds import DEATHS
 from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
 from .cases import Lost
-from .replica_history import (
-    had_sole_isr_at_acknowledgement,
-    isr_at_acknowledgement,
-    isr_at_first_acknowledgement,
-    reports_of_death,
-)
+from .outages import reports_of_death
+from .replica_history import had_sole_isr_at_acknowledgement, isr_at_acknowledgement, isr_at_first_acknowledgement
 from .surviving_records import still_had_records
 
 ELIGIBLE = "eligible leader replicas (KIP-966: Kafka 4.0 or later, with min.insync.replicas=2)"

@@ -25,13 +25,13 @@ PREVENTED_BY = ["producer.id.expiration.ms longer than the producer's delivery.t
 
 def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[Record]) -> Attempt:
     """Whether the copies are in one log and have the same sequence number of one producer."""
-    sessions = {
-        (row["snapshot"], row["broker"], row["producer_id"], row["producer_epoch"], _sequence(timeline, row))
-        for row in copies
-    }
-    if len(copies) < 2 or len(sessions) > 1 or None in next(iter(sessions)):
+    logs = {(row["snapshot"], row["broker"]) for row in copies}
+    sequences = {(row["producer_id"], row["producer_epoch"], _sequence(timeline, row)) for row in copies}
+    if len(copies) < 2 or len(logs) > 1 or len(sequences) > 1:
         return NOT_THE_CASE
-    [(_, _, producer_id, producer_epoch, sequence)] = sessions
+    [(producer_id, producer_epoch, sequence)] = sequences
+    if None in (producer_id, producer_epoch, sequence):
+        return NOT_THE_CASE
     batch = f"of producer id {producer_id}, producer epoch {producer_epoch}; its sequence number is {sequence}"
     facts = [copy_fact(timeline, row, batch) for row in copies]
     return Attempt(True, ordered([*sent_facts(repeated), *facts]), PREVENTED_BY)

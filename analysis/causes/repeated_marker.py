@@ -1,8 +1,8 @@
 """repeated-marker: a leader wrote the marker of a transaction again, and it ended the producer's next transaction.
 
-A coordinator sends a marker until the leader answers, and its successor sends it again. If the leader gets one of them
-when the producer's next transaction has begun in the same producer epoch, it ends that one, whatever its coordinator
-decides later. With an epoch for each transaction (KIP-890, part 2), the leader refuses a marker of an earlier one.
+A coordinator sends a marker until the leader answers, and its successor sends it again. If the producer's next
+transaction has begun by then, in the same producer epoch, the repeated marker ends that transaction, whatever the
+coordinator decides later. With an epoch for each transaction (KIP-890, part 2), the leader refuses an older marker.
 
 Needs: the transaction in the history, so that its decision in `__transaction_state` is known; and in the leader's log a
 marker before that decision, which repeats an earlier one.

@@ -26,8 +26,8 @@ class Repeated(TopicPartition):
     place: int | None = None
     acks: str | None = None  # of its send
     producer: Mapping[str, Any] = field(default_factory=dict)  # the process in run.json
-    read: Mapping[int, int | None] = field(default_factory=dict)  # ns of the first read, by offset
-    # By offset: when another record was first acknowledged there (ns), after that read, and the place of the line.
+    read: Mapping[int, int | None] = field(default_factory=dict)  # by offset: the first read (ns)
+    # By offset: the first acknowledgement of another record there after that read (ns), and the place of its line.
     replaced: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def lost(self, offsets: Sequence[int]) -> Lost:
@@ -49,7 +49,7 @@ def sent_facts(repeated: Repeated) -> list[Fact]:
 
 
 def copy_fact(timeline: Timeline, row: Record, batch: str) -> Fact:
-    """The fact that a broker's log has, or had, a copy. `row` is its record; `batch` describes its batch."""
+    """The fact that a broker's log has, or had, the copy `row`. `batch` describes its batch: `of producer id 7`."""
     epoch = f" in epoch {row['leader_epoch']}" if row["leader_epoch"] is not None else ""
     at_end = row["snapshot"] == timeline.replica_logs.last
     copy = "a copy is" if at_end else f"a copy was {in_snapshot(row['snapshot'])}"
@@ -68,15 +68,14 @@ def records_at(timeline: Timeline, offsets: Iterable[int]) -> dict[int, list[dic
 
 
 def held_records(timeline: Timeline, repeated: Repeated, records: Sequence[Record]) -> list[Record]:
-    """The records at the offsets of the copies at the end, from the leader's log if it is known.
+    """One record at each offset of the copies, by offset: that of the leader's log at the end, if it is known.
 
-    A log that held all copies at once is preferred even if it was truncated later: there the second copy was written
-    while the first one was in the log.
+    If another record has one of these offsets there, an earlier log with all copies is preferred: it shows that the
+    second copy was written while the log had the first.
     """
     replica_logs = timeline.replica_logs
-    held = [row for row in records if row["snapshot"] == replica_logs.last]
-    of_leader = [row for row in held if row["broker"] == replica_logs.leader]
-    held = of_leader or held
+    at_end = [row for row in records if row["snapshot"] == replica_logs.last]
+    held = [row for row in at_end if row["broker"] == replica_logs.leader] or at_end
     if any(row["value"] != repeated.value for row in held):
         copies: dict[tuple[str, str], dict[int, Record]] = {}  # by log and offset
         for row in records:

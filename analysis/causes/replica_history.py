@@ -1,4 +1,4 @@
-"""The history of replicas: who was dead, out of reach or in the ISR, which logs held the records, where they ended."""
+"""The history of replicas: which were in the ISR, which logs held the records, and where the logs ended."""
 
 from __future__ import annotations
 
@@ -9,71 +9,11 @@ from itertools import islice, pairwise, takewhile
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
-from ..timelines.fault_kinds import AT_ONCE, DEATHS, ENDS_OF_PROCESSES
-from ..timelines.timeline import BrokerEvent, LogEnd, Term, Timeline
+from ..timelines.facts import SECOND, Fact
+from ..timelines.fault_kinds import ENDS_OF_PROCESSES
+from ..timelines.timeline import LogEnd, Term, Timeline
 from .cases import Lost
-
-MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
-
-
-def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
-    """The last death of a broker before a time, from every source that reports it."""
-    lives = [e for time, e in timeline.life_of(broker) if until is None or time <= until + SECOND]
-    while lives and lives[-1].kind != "died":
-        lives.pop()
-    if not lives:
-        return [e.fact for e in timeline.died(broker) if e.time is None][:1]
-    died = [e.fact for e in reports_of_death(lives)]
-    if not any(map(is_end_of_process, died)):
-        # A broker that starts at once is fenced after that, when the session of its ended process times out.
-        earlier = [e.fact for e in lives if e.kind == "died" and (e.time or 0) > (lives[-1].time or 0) - MAX_SESSION_NS]
-        died = [*filter(is_end_of_process, earlier), *died]
-    return died[:3]
-
-
-def reports_of_death(lives: list[BrokerEvent]) -> list[BrokerEvent]:
-    """The deaths at the end of a broker's events: one death, which the controller may notice minutes after a kill."""
-    return [*takewhile(lambda event: event.kind == "died", reversed(lives))][::-1]
-
-
-def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
-    """The facts that prove a replica absent: its broker died, a fault on it lasted, or its log directory had failed."""
-    if broker is None or at is None:
-        return []
-    lives = [(time, e) for time, e in timeline.life_of(broker) if time <= at]
-    died = death_facts(timeline, broker, at) if is_dead(timeline, broker, at, at) else []
-    hit = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
-    lasting = [fact for fault, fact in hit[-1:] if fault.type == "fault" and fault.kind not in AT_ONCE]
-    started = max((time for time, e in lives if e.kind == "started"), default=-MAX_INT64)
-    errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
-    offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]
-    return [*died, *lasting, *offline[:1]]
-
-
-def is_dead(timeline: Timeline, broker: str, since: int, until: int, *, without_fences: bool = False) -> bool:
-    """Whether a broker was dead from one time to another; `without_fences`: its process, not its session, ended."""
-    lives = [(time, e) for time, e in timeline.life_of(broker) if time <= until]
-    started = max((time for time, e in lives if e.kind != "died"), default=-MAX_INT64)
-    died = [(time, e.fact) for time, e in lives if e.kind == "died"]
-    ended = [(time, fact.kind == HALTED) for time, fact in died if is_end_of_process(fact) or not without_fences]
-    # The broker's own clock may be a second behind.
-    return any(started < time <= since - SECOND * is_halted for time, is_halted in ended)
-
-
-def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether a broker was dead or paused from one time to another, so that no replica could fetch from it."""
-    return is_dead(timeline, broker, since, until) or is_paused(timeline, broker, since, until)
-
-
-def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether the history records that a broker was paused from one time to another."""
-    hits = [fault for fault, _ in timeline.faults_and_heals(broker)]
-    before = [fault for fault in hits if fault.completed <= since][-1:]
-    paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
-    resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
-    starts = [time for time, e in timeline.life_of(broker) if e.kind != "died"]
-    return paused and not resumed and not any(since <= time <= until for time in starts)
+from .outages import is_dead_or_fenced, is_process_dead, last_stop, lost_power
 
 
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
@@ -87,12 +27,12 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     until = MAX_INT64 if until is None else until
     starts = [(time, e.fact.source) for time, e in timeline.starts_of(broker)]
     starts += [(time, "loads") for time, end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"]
-    between = Counter(source for time, source in starts if since <= time <= until)
+    reported = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
     ends = sum(fault.kind in ENDS_OF_PROCESSES for fault in faults if fault.type == "fault")
     harmless = all(fault.kind in (*ENDS_OF_PROCESSES, "restart", "pause") for fault in faults)
-    return lost_power(timeline, broker, since, until) or any(n > ends or not harmless for n in between.values())
+    return lost_power(timeline, broker, since, until) or any(n > ends or not harmless for n in reported.values())
 
 
 def faults_on_records(
@@ -108,25 +48,19 @@ def faults_on_records(
     return [fact for fact in of_partition if fact.offset is None or fact.offset <= lost.last]
 
 
-def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether a recorded power failure hit a broker between two times (ns)."""
-    hits = timeline.faults_and_heals(broker)
-    return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
-
-
 def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker may have led between two times while this one was alive and may have truncated."""
-    is_alive = not is_dead(timeline, broker, until, until, without_fences=True)
-    return is_alive and may_another_have_led(timeline, broker, since, until)
+    return not is_process_dead(timeline, broker, until, until) and may_another_have_led(timeline, broker, since, until)
 
 
 def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether another broker that was not dead may have led between two times; none leads a term that has ended."""
-    led = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
-    first = [term for term in led if term.time is not None and term.time <= since][-1:]  # the term at `since`
-    first = [term for term in first if term.ended is None or term.ended > since]
-    others = [t for t in led if t.leader not in (None, broker) and (t in first or t.time is None or t.time > since)]
-    return not all(is_dead(timeline, t.leader or "", since, until, without_fences=True) for t in others)
+    """Whether another broker that was not dead may have led between two times."""
+    terms = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
+    latest = [term for term in terms if term.time is not None and term.time <= since][-1:]
+    current = [term for term in latest if term.ended is None or term.ended > since]
+    later = [term for term in terms if term.time is None or term.time > since]
+    leaders = {term.leader for term in (*current, *later)} - {broker}
+    return not all(is_process_dead(timeline, leader, since, until) for leader in leaders if leader is not None)
 
 
 def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
@@ -144,8 +78,8 @@ def isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> frozenset[str]:
 
 
 def _dead_before(timeline: Timeline, at: int) -> set[str]:
-    """The brokers that were dead just before a time (ns)."""
-    return {broker for broker in {e.broker for e in timeline.events} if is_dead(timeline, broker, at - 1, at - 1)}
+    """The brokers that were dead or fenced just before a time (ns)."""
+    return {name for name in {e.broker for e in timeline.events} if is_dead_or_fenced(timeline, name, at - 1, at - 1)}
 
 
 def isr_at(timeline: Timeline, at: int | None) -> frozenset[str]:
@@ -263,7 +197,7 @@ def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         return []
     # The ISR keeps a dead broker until its session ends.
     at = max(lost.first_acked, lost.last_acked - SECOND) - 1
-    return [] if is_dead(timeline, broker, at, at, without_fences=True) else [fact for _, _, fact in reported]
+    return [] if is_process_dead(timeline, broker, at, at) else [fact for _, _, fact in reported]
 
 
 def is_committed(lost: Lost) -> bool:
@@ -281,8 +215,9 @@ def snapshots_with_records(timeline: Timeline, broker: str | None, lost: Lost) -
 
 
 def _first_restart(timeline: Timeline, broker: str, acknowledged: int) -> tuple[int, int, int]:
-    """The times (ns) at which a broker died and started first after an acknowledgement, by the history (without it that
-    of the acknowledgement), and a time after which a loaded log belongs to this start or a later one.
+    """When a broker first died and started after an acknowledgement (ns), and since when it may load its log for that.
+
+    By the history alone: a death that it does not record counts at the acknowledgement, a start at the death.
     """
     recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
     died = min((time for time, kind in recorded if kind == "died" and time >= acknowledged), default=acknowledged)
@@ -299,13 +234,13 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     died, started, loaded_after = _first_restart(timeline, broker, lost.last_acked)
     loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > loaded_after]
     if loaded and loaded[0].end > max_end:
-        return []  # later loads belong to later starts
+        return []  # it started with the records; later loads belong to later starts
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
     died -= SECOND
     found: list[LogEnd] = []
     copied_since = max(died, lost.last_acked)
-    starts = {"cut": died, "corruption": died, "loaded": loaded_after, "snapshot": copied_since}
-    for kind, since in starts.items():
+    since_of = {"cut": died, "corruption": died, "loaded": loaded_after, "snapshot": copied_since}
+    for kind, since in since_of.items():
         ends = lasting_cuts(timeline, broker) if kind == "cut" else timeline.ends_of(broker, kind)
         later = [end for end in ends if end.time is not None and end.time > since]
         short = (end for end in later if end.end <= max_end and not _is_truncated(timeline, end, lost, max_end))
@@ -321,14 +256,6 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     return [*(end.fact for end in found), *elected]
 
 
-def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
-    """The fault in the history that had stopped a broker's process before a time; None if it may have run then."""
-    of_process = (*DEATHS, "shutdown", "restart")
-    hits = timeline.faults_and_heals(broker)
-    own = [(f, fact) for f, fact in hits if f.kind in of_process and f.completed <= at]
-    return next((fact for f, fact in own[-1:] if (f.type, f.outcome) == ("fault", "ok")), None)
-
-
 def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
     """The ends at which faults cut a stopped broker's log, if it led next and could not fetch the records again."""
     cuts = timeline.dated_ends(broker, "cut")
@@ -342,18 +269,6 @@ def leads_next(timeline: Timeline, broker: str, since: int) -> bool:
     return not may_another_have_led(timeline, broker, since, until)
 
 
-def ran_until(timeline: Timeline, broker: str, since: int) -> int:
-    """A time (ns) until which the process that ran at `since` still ran: its recorded death, or its last line in a log.
-
-    A process that runs does not lose its log. Without evidence it is `since`.
-    """
-    later = [(time, event) for time, event in timeline.life_of(broker) if time > since]
-    started = next((time for time, event in later if event.kind == "started"), MAX_INT64)
-    died = [time for time, event in later if event.fact.kind in DEATHS and time <= started]
-    lines = [event.alive_until or since for time, event in later if time == started]
-    return max([since, *died[:1], *lines])
-
-
 def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     """The next term of a broker that led when the records were acknowledged, if no other broker led in between.
 
@@ -362,9 +277,7 @@ def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     """
     terms = [timeline.terms[epoch] for epoch in sorted(timeline.terms)]
     led = [term for term in terms if term.leader is not None]
-    if lost.first_acked is None or lost.last_acked is None:
-        return None
-    if timeline.was_deleted:
+    if lost.first_acked is None or lost.last_acked is None or timeline.was_deleted:
         return None
     for old, new in pairwise(led):
         if old.time is None or new.time is None or not old.time <= lost.first_acked <= lost.last_acked < new.time:
@@ -386,7 +299,7 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
         return True
     others = {leader for epoch, leader in led.items() if epoch < old.epoch} - {old.leader}
     acked = lost.first_acked or 0, lost.last_acked or 0
-    return not all(is_dead(timeline, other, *acked, without_fences=True) for other in others)
+    return not all(is_process_dead(timeline, other, *acked) for other in others)
 
 
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:

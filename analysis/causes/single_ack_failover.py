@@ -20,16 +20,9 @@ from .leader_change import (
     facts_leader_lacked_records,
     in_isr_before_election,
 )
+from .outages import death_facts, reasons_absent
 from .prevention import acks_all_measures
-from .replica_history import (
-    death_facts,
-    facts_never_truncated,
-    isr_at,
-    may_have_lost_tail,
-    reasons_absent,
-    return_facts,
-    snapshots_with_records,
-)
+from .replica_history import facts_never_truncated, isr_at, may_have_lost_tail, return_facts, snapshots_with_records
 
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
 REMEDY = "acks=all with min.insync.replicas=2."

@@ -6,14 +6,8 @@ from ..timelines.timeline import Timeline
 from .cases import Lost
 from .leader_change import find_leader_change
 from .log_ends import had_records_at
-from .replica_history import (
-    isr_at,
-    isr_at_acknowledgement,
-    may_another_have_led,
-    may_have_lost_tail,
-    ran_until,
-    short_log_facts,
-)
+from .outages import ran_until
+from .replica_history import isr_at, isr_at_acknowledgement, may_another_have_led, may_have_lost_tail, short_log_facts
 
 
 def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:

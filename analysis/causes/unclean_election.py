@@ -21,14 +21,12 @@ from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import clean_by_configuration, facts_leader_lacked_records, find_leader_change, isr_before_election
 from .log_ends import was_above
+from .outages import death_facts, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
-    death_facts,
     facts_log_vanished,
     had_records,
-    is_dead,
     isr_at,
-    reasons_absent,
     return_facts,
     short_log_facts,
     snapshots_with_records,
@@ -148,7 +146,8 @@ def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) ->
         return False
     next_load = next((end.end for time, end in timeline.dated_ends(broker, "loaded") if time > at), None)
     cuts = [time for time, _ in timeline.dated_ends(broker, "cut") if time > at]
-    return is_dead(timeline, broker, at, at) and not cuts and next_load is not None and next_load <= lost.first
+    is_down = is_dead_or_fenced(timeline, broker, at, at)
+    return is_down and not cuts and next_load is not None and next_load <= lost.first
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

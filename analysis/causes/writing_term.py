@@ -8,7 +8,8 @@ from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.timeline import Term, Timeline
 from .cases import Lost
-from .replica_history import had_records, is_dead, truncations
+from .outages import is_process_dead
+from .replica_history import had_records, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
@@ -113,7 +114,7 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
     since = MAX_INT64 if new.time is None else new.time + SECOND
     started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= acknowledged]
     over = min([acknowledged, *(time - 1 for time in started)])
-    return not has_learned and not is_dead(timeline, stale.leader or "", sent, over, without_fences=True)
+    return not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
 
 
 def _followed_without(timeline: Timeline, stale: Term, lost: Lost, until: int) -> bool:
@@ -166,7 +167,7 @@ def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lo
     begun = [t for t in led if t.time is None or t.time <= until]
     others = {t.leader or "" for t in begun} - {newer[-1].leader}
     held = {term.leader} if _held_another(timeline, term, lost) else set()
-    are_dead = all(is_dead(timeline, other, since, until, without_fences=True) for other in others - held)
+    are_dead = all(is_process_dead(timeline, other, since, until) for other in others - held)
     return newer[-1] if are_dead and term.leader in others else None
 
 
@@ -221,6 +222,6 @@ def missing_if_just_elected(timeline: Timeline, term: Term | None, lost: Lost) -
     if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
         return []
     leader = previous.leader if previous is not None else None
-    if leader is not None and is_dead(timeline, leader, lost.first_acked, lost.first_acked, without_fences=True):
+    if leader is not None and is_process_dead(timeline, leader, lost.first_acked, lost.first_acked):
         return []
     return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]

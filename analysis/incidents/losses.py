@@ -20,7 +20,7 @@ import polars as pl
 from ...histories.tables import Finding
 from ..causes import explain_loss
 from ..causes.cases import ACKED_BY, Explanation, Lost, lost_of, lost_part
-from ..causes.replica_history import is_dead
+from ..causes.outages import is_process_dead
 from ..timelines.timeline import Term, Timeline
 
 MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
@@ -210,7 +210,7 @@ def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None
     """The time (ns) at which a term's leader stopped leading: the next term, or its death; None if not known."""
     # The controller's record of a change names the ISR after it.
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
-    if until is None or last.leader is None or not is_dead(timeline, last.leader, until, until, without_fences=True):
+    if until is None or last.leader is None or not is_process_dead(timeline, last.leader, until, until):
         return until
     died = [e.time for e in timeline.died(last.leader) if e.fact.place is not None and e.time is not None]
     return max(time for time in died if time <= until)

@@ -1,0 +1,107 @@
+"""The outages of a broker: a dead or paused process, a fenced session, a power failure, a failed log directory."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from ...histories.tables import MAX_INT64
+from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
+from ..timelines.fault_kinds import AT_ONCE, DEATHS
+from ..timelines.timeline import BrokerEvent, Timeline
+
+MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
+
+
+def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
+    """The first three reports of a broker's last death before a time, from every source."""
+    events = [e for time, e in timeline.life_of(broker) if until is None or time <= until + SECOND]
+    while events and events[-1].kind != "died":
+        events.pop()
+    if not events:
+        return [e.fact for e in timeline.died(broker) if e.time is None][:1]
+    died = [e.fact for e in reports_of_death(events)]
+    if not any(map(is_end_of_process, died)):
+        # If a broker restarts at once, the controller fences it later, when the session of its old process times out.
+        since = (events[-1].time or 0) - MAX_SESSION_NS
+        earlier = [e.fact for e in events if e.kind == "died" and (e.time or 0) > since]
+        died = [*filter(is_end_of_process, earlier), *died]
+    return died[:3]
+
+
+def reports_of_death(events: list[BrokerEvent]) -> list[BrokerEvent]:
+    """The deaths at the end of a broker's events: one death, which the controller may notice minutes after a kill."""
+    return [*takewhile(lambda event: event.kind == "died", reversed(events))][::-1]
+
+
+def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> list[Fact]:
+    """The facts that prove a replica absent: its broker died, a fault on it lasted, or its log directory had failed."""
+    if broker is None or at is None:
+        return []
+    died = death_facts(timeline, broker, at) if is_dead_or_fenced(timeline, broker, at, at) else []
+    before = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
+    lasting = [fact for fault, fact in before[-1:] if fault.type == "fault" and fault.kind not in AT_ONCE]
+    starts = (time for time, e in timeline.life_of(broker) if e.kind == "started" and time <= at)
+    started = max(starts, default=-MAX_INT64)
+    errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
+    offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]
+    return [*died, *lasting, *offline[:1]]
+
+
+def is_process_dead(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether the process of a broker had ended before `since` and did not start again until `until` (ns)."""
+    return any(map(is_end_of_process, _lasting_deaths(timeline, broker, since, until)))
+
+
+def is_dead_or_fenced(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether the process or the session of a broker had ended before `since` and did not begin again until `until`."""
+    return bool(_lasting_deaths(timeline, broker, since, until))
+
+
+def _lasting_deaths(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
+    """The deaths of a broker before `since` that no start until `until` follows."""
+    events = [(time, e) for time, e in timeline.life_of(broker) if time <= until]
+    started = max((time for time, e in events if e.kind != "died"), default=-MAX_INT64)
+    died = [(time, e.fact) for time, e in events if e.kind == "died" and time > started]
+    # A broker dates its own halt, and its clock may be a second behind.
+    return [fact for time, fact in died if time <= (since - SECOND if fact.kind == HALTED else since)]
+
+
+def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether a broker was dead, fenced or paused from one time to another, so that no replica could fetch from it."""
+    return is_dead_or_fenced(timeline, broker, since, until) or is_paused(timeline, broker, since, until)
+
+
+def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether the history records that a broker was paused from one time to another."""
+    hits = [fault for fault, _ in timeline.faults_and_heals(broker)]
+    before = [fault for fault in hits if fault.completed <= since][-1:]
+    paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
+    resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
+    starts = [time for time, e in timeline.life_of(broker) if e.kind != "died"]
+    return paused and not resumed and not any(since <= time <= until for time in starts)
+
+
+def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether a recorded power failure hit a broker between two times (ns)."""
+    hits = timeline.faults_and_heals(broker)
+    return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
+
+
+def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
+    """The fault in the history that had stopped a broker's process before a time; None if it may have run then."""
+    of_process = (*DEATHS, "shutdown", "restart")
+    hits = timeline.faults_and_heals(broker)
+    own = [(f, fact) for f, fact in hits if f.kind in of_process and f.completed <= at]
+    return next((fact for f, fact in own[-1:] if (f.type, f.outcome) == ("fault", "ok")), None)
+
+
+def ran_until(timeline: Timeline, broker: str, since: int) -> int:
+    """A time (ns) until which the process that ran at `since` still ran: its recorded death, or its last line in a log.
+
+    A process that runs does not lose its log. Without evidence it is `since`.
+    """
+    later = [(time, event) for time, event in timeline.life_of(broker) if time > since]
+    started = next((time for time, event in later if event.kind == "started"), MAX_INT64)
+    died = [time for time, event in later if event.fact.kind in DEATHS and time <= started]
+    lines = [event.alive_until or since for time, event in later if time == started]
+    return max([since, *died[:1], *lines])
