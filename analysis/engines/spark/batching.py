@@ -1,4 +1,4 @@
-"""Partitions observations by topic-partition into batches (`batch_of`), and judges a batch in one call.
+"""Groups topic-partitions into batches by a hash (`batch_of`), and judges the observations of a batch in one call.
 
 The small partitions of a batch are screened together; a large one is judged by itself.
 """
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-REPORTED = ""  # the batch of blocks that are handed on as they are, such as quarantine and counts
-SMALL_BYTES = 4 << 20  # packed blocks of a partition: larger ones are not unpacked to count their rows
+REPORTED = ""  # the batch of blocks that no rule judges, such as quarantine and counts
+SMALL_BYTES = 4 << 20  # if the packed blocks of a partition are larger, it has many rows
 OBSERVATIONS = ("observations", "small", "condensed", "others", "proof")  # kinds of blocks that belong to one batch
 
 
@@ -60,23 +60,23 @@ def make_batch_judge(settings: Settings) -> Callable[..., Iterator[pa.RecordBatc
         if key[0].as_py() == REPORTED:
             yield from (batch.select(SCHEMA.names) for batch in batches)
         else:
-            yield from to_batches(_judge_batch(_sorted_blocks(batches), settings))
+            yield from to_batches(_judge_batch(_by_kind(batches), settings))
 
     return judge
 
 
 @dataclass
 class _Blocks:
-    """The blocks of a batch."""
+    """The blocks of a batch, by kind."""
 
     small: Tables = field(default_factory=dict)  # of all small partitions
     shared: Tables = field(default_factory=dict)  # of the run
-    packed: dict[Unit, list[tuple[str, bytes]]] = field(default_factory=dict)  # a large one is unpacked to be judged
-    unproved: dict[Unit, Collection[str]] = field(default_factory=dict)  # rules of large ones; none: plainly valid
+    packed: dict[Unit, list[tuple[str, bytes]]] = field(default_factory=dict)  # of large ones, unpacked to be judged
+    unproved: dict[Unit, Collection[str]] = field(default_factory=dict)  # the rules that must judge a large one
     others: dict[Unit, list[tuple[OtherRows, float | None]]] = field(default_factory=dict)  # of condensed ones
 
 
-def _sorted_blocks(batches: Iterator[pa.RecordBatch]) -> _Blocks:
+def _by_kind(batches: Iterator[pa.RecordBatch]) -> _Blocks:
     found = _Blocks()
     for row in in_order(batches):
         unit = Unit(row["topic"], row["partition"])
@@ -106,22 +106,23 @@ def _judge_batch(blocks: _Blocks, settings: Settings) -> Iterator[Row]:
     for unit in sorted(units):
         tables, packed = units.pop(unit), blocks.packed.pop(unit, ())
         if unproved.get(unit) == []:
-            continue
+            continue  # proved valid
         if unit in blocks.others:
             tables = {}  # its rows among the small partitions are among the condensed ones
         store = ObservationStore(settings.range_offsets)
-        for name, frame in ((name, frame) for name, frames in tables.items() for frame in frames):
-            store.add(unit, name, frame)
+        for name, frames in tables.items():
+            for frame in frames:
+                store.add(unit, name, frame)
         for name, payload in packed:
             store.add(unit, name, unpack(payload))
-        left = blocks.others.get(unit)
-        others = Others([one for one, _ in left], left[0][1]) if left else None
+        parts = blocks.others.get(unit)
+        others = Others([rows for rows, _ in parts], parts[0][1]) if parts else None
         judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
         yield from _blocks_of(judged, settings)
 
 
 def _screen_few_rows(blocks: _Blocks) -> None:
-    """Counts the packed partitions with few rows among the small ones, which are screened together."""
+    """Moves the packed partitions with few rows to the small ones."""
     for unit in sorted(blocks.packed.keys() - {WHOLE, *blocks.unproved, *blocks.others}):
         if few := _few_rows(blocks.packed[unit]):
             del blocks.packed[unit]
@@ -130,7 +131,7 @@ def _screen_few_rows(blocks: _Blocks) -> None:
 
 
 def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataFrame]]:
-    """The tables of a partition with few rows; none if it has more."""
+    """The tables of a partition; empty if it has many rows."""
     if sum(len(payload) for _, payload in blocks) > SMALL_BYTES:
         return []
     tables = [(name, unpack(payload)) for name, payload in blocks]

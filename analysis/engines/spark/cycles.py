@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
-# Windows, dependencies or cycles of a search. The number is that of the dependencies, or the bucket of some of them.
+# Windows, dependencies or cycles of a search. `number`: of windows how many dependencies were searched for them; of
+# dependencies their bucket.
 ROW = "search string, number long, payload binary"
 SCHEMA = schema_of(ROW)
 
@@ -86,10 +87,9 @@ def _make_find(settings: Settings) -> GroupMap:
         name = table.column("search")[0].as_py()
         search = searches(settings)[name]
         rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        if search.is_exact:  # of several keys with the same edge, keep the first to appear, as the local engine does
-            rows = rows.sort("key_appeared").unique(
-                ["source_at", "target_at", "kind"], keep="first", maintain_order=True
-            )
+        if search.is_exact:  # of the keys with the same edge the one that appeared first, as in the local engine
+            edge = ["source_at", "target_at", "kind"]
+            rows = rows.sort("key_appeared").unique(edge, keep="first", maintain_order=True)
         return _row(name, 0, orjson.dumps(cycles_of(rows, search.max_components, search.as_elle, search.is_exact)))
 
     return find

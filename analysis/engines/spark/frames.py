@@ -1,7 +1,6 @@
-"""Histories that are a Spark DataFrame of events (docs/format.md): parsed where their partitions are.
+"""Histories that are a Spark DataFrame of events (docs/format.md): each partition is parsed in place, as a split.
 
-Row n of the frame, in the order of `collect`, is line n of its history. A partition is a split; how many there are is
-known once they are read.
+Row n of the frame, in the order of `collect`, is line n of its history.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark import Accumulator
     from pyspark.sql import DataFrame
 
-BATCHES = 64  # as the size of a frame is not known
+BATCHES = 64  # fixed, as the size of a frame is not known
 _SPLIT = "logjudge_split"
 
 
@@ -46,7 +45,7 @@ def open_frame(frame: DataFrame, config: Mapping[str, Any]) -> Run:
 
 
 def with_splits(run: Run, numbers: Iterable[int]) -> Run:
-    """The run of a frame with the partitions that were read."""
+    """The run of a frame; its splits are the frame's partitions that were read, by number."""
     return replace(run, splits=tuple(Split(number, SOURCE, "native", "", 0, 0) for number in sorted(numbers)))
 
 
@@ -56,18 +55,19 @@ def blocks_of_frame(frame: DataFrame, settings: Settings, lines: Accumulator[int
 
     columns = [name for name in frame.columns if name in EVENTS and name != "line"]
     events = frame.select(*columns, F.spark_partition_id().alias(_SPLIT))
-    return events.mapInArrow(
-        partial(_parse_lines, settings, lines, TEXT_BLOCK_BYTES), BLOCK
-    )  # tasks get the driver's size
+    parse = partial(_parse_partition, settings, lines, TEXT_BLOCK_BYTES)  # the driver's size
+    return events.mapInArrow(parse, BLOCK)
 
 
-def _parse_lines(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, batches: Batches) -> Batches:
+def _parse_partition(settings: Settings, lines: Accumulator[int] | None, block_bytes: int, batches: Batches) -> Batches:
     filled = (batch for batch in batches if batch.num_rows)
-    for first in filled:  # the rest are taken below
-        number = first.column(_SPLIT)[0].as_py()
-        blocks = _blocks(chain([first], filled), block_bytes)
-        found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
-        yield from blocks_of_parts(((str(number), parts) for parts in found), first_number(number), lines)
+    first = next(filled, None)
+    if first is None:
+        return
+    number = first.column(_SPLIT)[0].as_py()
+    blocks = _blocks(chain([first], filled), block_bytes)
+    found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
+    yield from blocks_of_parts(((str(number), parts) for parts in found), first_number(number), lines)
 
 
 def _blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[Block]:

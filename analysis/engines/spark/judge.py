@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.status import SparkStageInfo
 
-TRANSACTIONS_BYTES = 256 << 20  # of histories of lists or registers: about a million transactions, in 2 GB of memory
+TRANSACTIONS_BYTES = 256 << 20  # of a run that this process judges: about a million transactions, in 2 GB of memory
 
 
 def judge_run(
@@ -50,18 +50,17 @@ def judge_run(
     context = context_of(session)
     if context is not None and not is_cluster(session) and events is None and is_whole(run, expanded_bytes(run)):
         return judge_here(run, context, progress)
-    results = _counted_none(run)
+    results = _empty_results(run)
     if run.splits or run.evidence or events is not None:
         lines = context.accumulator(0) if context is not None else None
         tasks = len(tasks_of(run))
-        has_begun = False  # the first stages hand out the tasks
+        has_begun = False  # stages before the one that reads only hand out its tasks
 
         def report(stage: SparkStageInfo) -> None:
             nonlocal has_begun
             if stage.numTasks == tasks:
                 has_begun = True
-                # A task's lines are known when it is done.
-                read = lines.value if lines is not None else 0
+                read = lines.value if lines is not None else 0  # by the tasks that are done
                 what = f"Spark has read {read:,} lines" if read else "Spark is reading"
                 progress(what, stage.numCompletedTasks, tasks)
             elif has_begun:
@@ -77,10 +76,10 @@ def judge_run(
             if is_whole(run, size):
                 _add_blocks(results, plan_whole(session, run))
             else:
-                with plan(session, run, lines, events) as (blocks, between):
+                with plan(session, run, lines, events) as (blocks, across_partitions):
                     odd = _add_blocks(results, blocks)
-                    _judge_pieces(results, odd, between)
-                    _judge_cycles(results, session, between)
+                    _judge_pieces(results, odd, across_partitions)
+                    _judge_cycles(results, session, across_partitions)
     if events is not None:
         results.run = with_splits(run, results.splits)
     results.context = results.context.sort("completed", "at")
@@ -89,7 +88,7 @@ def judge_run(
 
 def judge_here(run: Run, context: SparkContext, progress: Progress = lambda *_: None) -> Results:
     """Judges a run in one task on this machine. Raises InputError, ClusterError."""
-    results = _counted_none(run)
+    results = _empty_results(run)
     if run.splits or run.evidence:
         progress("Spark is judging", 0, 1, "tasks")
         file = driver_folder() / f"progress-{uuid4().hex}.json"
@@ -106,8 +105,8 @@ def judge_here(run: Run, context: SparkContext, progress: Progress = lambda *_: 
     return results
 
 
-def _counted_none(run: Run) -> Results:
-    """Results without findings. Tasks report counts of unpaired events only where there are some."""
+def _empty_results(run: Run) -> Results:
+    """The results of a run without events. They have each count of unpaired events; tasks only report some."""
     results = Results(run)
     results.add_counts(pair_at_end(pl.DataFrame(schema=PLACED_EVENTS), run.settings).counts)
     return results
@@ -136,8 +135,26 @@ def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:
     return odd
 
 
+def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
+    if kind in FRAMES:
+        results.add(kind, unpack(payload))
+    elif kind == "summaries":
+        results.add_summaries(json.loads(payload))
+    elif kind == "run":
+        results.add_of_run(pl.DataFrame(), json.loads(payload))
+    elif kind == "context":
+        results.context = pl.concat([results.context, unpack(payload)])
+    elif kind == "lines":
+        results.add_lines(int(name), json.loads(payload))
+    elif kind == "counts":
+        counts = json.loads(payload)
+        results.add_counts(counts)
+        if name:
+            results.add_lines(int(name), counts.get("lines", 0))
+
+
 def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) -> None:
-    """Adds torn transactions, by one more action where a piece is odd: the expected pieces beside it."""
+    """Adds the torn transactions. Only if pieces are odd, one more action collects the expected pieces beside them."""
     if not odd:
         return
     packed = [pack(frame) for frame in odd]
@@ -165,15 +182,14 @@ def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFra
 def is_judged_here(run: Run) -> bool:
     """Whether one task judges the run if Spark only has this machine.
 
-    Large histories of transactions on lists or registers need more memory than one task should take.
+    A large history of transactions on lists or registers needs too much memory for that.
     """
     size = expanded_bytes(run)
     return is_whole(run, size) or (size <= MAX_BYTES_HERE and run.settings.dialect not in DIALECTS)
 
 
 def needs_no_spark(run: Run) -> bool:
-    """Whether a run of transactions is judged faster in this process, with memory for it: Spark takes four times as
-    long on two cores."""
+    """Whether a run of transactions is judged in this process: Spark takes four times as long on two cores."""
     return run.settings.dialect in DIALECTS and not run.uri and expanded_bytes(run) <= TRANSACTIONS_BYTES
 
 
@@ -222,24 +238,6 @@ class _StageWatcher:
                 for stage in self._tracker.getActiveStageIds():
                     if info := self._tracker.getStageInfo(stage):
                         self._report(info)
-
-
-def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
-    if kind in FRAMES:
-        results.add(kind, unpack(payload))
-    elif kind == "summaries":
-        results.add_summaries(json.loads(payload))
-    elif kind == "run":
-        results.add_of_run(pl.DataFrame(), json.loads(payload))
-    elif kind == "context":
-        results.context = pl.concat([results.context, unpack(payload)])
-    elif kind == "lines":
-        results.add_lines(int(name), json.loads(payload))
-    elif kind == "counts":
-        counts = json.loads(payload)
-        results.add_counts(counts)
-        if name:
-            results.add_lines(int(name), counts.get("lines", 0))
 
 
 def map_payloads(

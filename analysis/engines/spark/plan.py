@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 ASSUMED_FILE_BYTES = 256 << 10  # of an evidence file that is read whole; Part has no size for it
 INVISIBLE = "logjudge found no file on a worker: "  # begins the message of an error in a task; its path ends the line
-_LAST = 1 << 60  # the number of a block that is sorted after all blocks read from files
+_LAST = 1 << 60  # blocks with this number or a greater one come after all blocks read from files
 _TABLES_OF_JOB = 4  # numbers that are reserved for each decoding job, which yields at most three tables
 
 
@@ -87,7 +87,7 @@ def _plan(
     settings = run.settings
     read = _read(session, run, lines) if events is None else blocks_of_frame(events, settings, lines)
     read = store(read, stored)
-    # Repartition before each groupBy: otherwise Spark judges a run of a single split in a single task.
+    # Without repartition before groupBy, Spark judges a run of a single split in a single task.
     tasks = shuffle_tasks(session)
     unpaired = read.filter(F.col("kind") == "unpaired").repartition(min(tasks, BUCKETS), "partition")
     paired = store(unpaired.groupBy("partition").applyInArrow(_make_pair_bucket(settings), BLOCK), stored)
@@ -97,7 +97,7 @@ def _plan(
     batch, is_observed = batch_of(run.settings.batches), F.col("kind").isin(*OBSERVATIONS)
     sizes = blocks.filter(is_observed).select("kind", *UNIT, batch.alias("batch"), F.length("payload").alias("size"))
     listed = sizes.groupBy("kind", *UNIT, "batch").agg(F.sum("size").alias("size")).collect()
-    blocks = blocks.coalesce(tasks)  # they are stored now; a task costs more than the selection of a split's blocks
+    blocks = blocks.coalesce(tasks)  # the blocks are stored now: selecting them is cheaper than more tasks
     blocks = blocks if decoded is None else blocks.unionByName(decoded)
     if large := ranges.large_units(run, listed):
         blocks = ranges.prove(blocks, large, run.settings, tasks, partial(store, stored=stored))
@@ -119,10 +119,9 @@ def _read(session: SparkSession, run: Run, lines: Accumulator[int] | None) -> Da
     if run.uri:
         return blocks_of(session, run, parallel_tasks(session))
     tasks = tasks_of(run)
-    packed = [split for split in run.splits if split.is_shared]
     whole = [task for task in tasks if task["kind"] != "packed"]
     frames = [one_each(session, whole).mapInArrow(partial(_read_tasks, run.settings, lines), BLOCK)] if whole else []
-    if packed:
+    if packed := [split for split in run.splits if split.is_shared]:
         parsing = text_blocks.tasks_of(packed, parallel_tasks(session))
         rows = one_each(session, [task for task in tasks if task["kind"] == "packed"])
         texts = text_blocks.decompress_files(rows, parsing)
@@ -164,9 +163,9 @@ def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
 def _with_records(
     session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]
 ) -> tuple[DataFrame, DataFrame]:
-    """The blocks without headers, of every partition that has records; and the records of large logs.
+    """The blocks with tables of batches instead of headers; and, separately, the records of the batches to decode.
 
-    The headers of all replicas and the records that the history refers to decide which batches are decoded.
+    These batches are chosen by the headers of all replicas and by the records to which the history refers.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -225,8 +224,7 @@ def _decode_in_folder(row: dict[str, Any], folder: Path) -> Batches:
 
 
 def tasks_of(run: Run) -> list[dict[str, Any]]:
-    """Rows (number, kind, task as a JSON list): one for each split of text, and one for several row groups of Parquet
-    or small files of brokers.
+    """One row (number, kind, task as a JSON list) for each split of text, or for several small files or row groups.
 
     Paths are absolute, as workers run in other folders than the driver.
     """
@@ -246,10 +244,10 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
 
 def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
     """Kind, fields and bytes of each split and each part of brokers' files. A split of text fills a task."""
-    row_group = min(text_blocks.COMPRESSION * run.bytes // max(1, len(run.splits)), SPLIT_BYTES)
+    row_group_bytes = min(text_blocks.COMPRESSION * run.bytes // max(1, len(run.splits)), SPLIT_BYTES)
     for split in run.splits:
         fields = asdict(replace(split, path=str(Path(split.path).absolute())))
-        size = row_group if split.reader == "parquet" else SPLIT_BYTES
+        size = row_group_bytes if split.reader == "parquet" else SPLIT_BYTES
         yield "packed" if split.is_shared else "splits", fields, size
     for part in run.evidence:
         size = (part.end - part.start) if part.end is not None else ASSUMED_FILE_BYTES
