@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 class cached_property(Generic[Value]):  # noqa: N801
     """functools.cached_property without its lock, which Python 3.11 holds for all instances while it computes a value.
 
-    Threads would wait for each other, and for ever: one that waits within a query of polars may take up other work.
+    With the lock, threads deadlock: one that holds it may, within a query of polars, take up work that needs it.
     Two threads that need the same value at once both compute it.
     """
 

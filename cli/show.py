@@ -56,18 +56,19 @@ def _nearest_positions(begins: list[int], byte: int) -> str:
     return ", ".join(str(at) for at in sorted(sorted(begins, key=lambda at: abs(at - byte))[:3]))
 
 
-def _header(of: Row) -> str:
-    offsets = f"offset {of['base_offset']}"
-    offsets += "" if of["last_offset"] == of["base_offset"] else f" to {of['last_offset']}"
-    parts = [f"byte {of['byte']}", offsets, plural(of["count"] or 0, "record"), f"{of['size']} bytes"]
-    if of["leader_epoch"] is not None:
-        parts.append(f"leader epoch {of['leader_epoch']}")
-    if of["producer_id"] is not None:
-        sequence = "" if of["base_sequence"] is None else f", sequence {of['base_sequence']}"
-        parts.append(f"producer {of['producer_id']}, epoch {of['producer_epoch']}{sequence}")
-    parts += ["transactional"] * bool(of["transactional"]) + ["control"] * bool(of["control"])
-    parts += [] if of["codec"] == "none" else [str(of["codec"])]
-    parts.append("CRC right" if of["crc_ok"] else "CRC WRONG: its records are not shown")
+def _header(batch: Row) -> str:
+    offsets = f"offset {batch['base_offset']}"
+    offsets += "" if batch["last_offset"] == batch["base_offset"] else f" to {batch['last_offset']}"
+    parts = [f"byte {batch['byte']}", offsets, plural(batch["count"] or 0, "record"), f"{batch['size']} bytes"]
+    if batch["leader_epoch"] is not None:
+        parts.append(f"leader epoch {batch['leader_epoch']}")
+    if batch["producer_id"] is not None:
+        sequence = "" if batch["base_sequence"] is None else f", sequence {batch['base_sequence']}"
+        parts.append(f"producer {batch['producer_id']}, epoch {batch['producer_epoch']}{sequence}")
+    parts += [name for name in ("transactional", "control") if batch[name]]
+    if batch["codec"] != "none":
+        parts.append(str(batch["codec"]))
+    parts.append("CRC right" if batch["crc_ok"] else "CRC WRONG: its records are not shown")
     return ", ".join(parts)
 
 

@@ -28,11 +28,11 @@ _EMPTY = {
     name: pl.DataFrame(schema=without_key(schema))
     for name, schema in {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}.items()
 }
-NAME = pl.format("tombstone@{}", "offset")
+TOMBSTONE = pl.format("tombstone@{}", "offset")
 
 
 def name_tombstones(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, pl.Series]:
-    """Sends and reads with names as the values of tombstones, and these names. Rows without an offset are unchanged.
+    """Sends and reads with a name for the value of each tombstone (tombstone@7, by its offset), and these names.
 
     After a truncation another tombstone may get the same offset: tombstone@7#2. A polled record without a value
     confirms the latest tombstone sent to that offset by then. At other offsets it proves nothing: the value may just
@@ -42,20 +42,20 @@ def name_tombstones(sends: pl.DataFrame, reads: pl.DataFrame) -> tuple[pl.DataFr
     if not sends["value"].null_count() or not len(sends.filter(has_no_value)):
         return sends, reads, pl.Series("value", [], dtype=pl.String)
     number = pl.col("offset").cum_count().over("offset", pl.col("value").is_null())
-    name = pl.when(number > 1).then(pl.format("{}#{}", NAME, number)).otherwise(NAME)
+    name = pl.when(number > 1).then(pl.format("{}#{}", TOMBSTONE, number)).otherwise(TOMBSTONE)
     named = sends.with_columns(pl.when(has_no_value).then(name).otherwise("value").alias("value"))
     sent = named.filter(sends.select(has_no_value).to_series()).select("offset", "invoked", name="value")
     here = has_no_value & pl.col("offset").is_in(sent["offset"].unique().implode())
-    confirmed = reads.with_columns(value=pl.when(here).then(NAME).otherwise("value"))
+    confirmed = reads.with_columns(value=pl.when(here).then(TOMBSTONE).otherwise("value"))
     if sent["offset"].is_duplicated().any():
         confirmed = _with_latest(confirmed, sent.filter(pl.col("offset").is_duplicated()))
     return named, confirmed, sent["name"].unique()
 
 
 def _with_latest(reads: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
-    """Reads with the name of the latest of several tombstones at an offset that was sent by then."""
+    """Reads with each tombstone named after the latest send (`sent`) to its offset by then."""
     rows = reads.with_row_index("row")
-    repeated = rows.filter((pl.col("value") == NAME) & pl.col("offset").is_in(sent["offset"].unique().implode()))
+    repeated = rows.filter((pl.col("value") == TOMBSTONE) & pl.col("offset").is_in(sent["offset"].unique().implode()))
     latest = repeated.sort("completed").join_asof(
         sent.sort("invoked"), left_on="completed", right_on="invoked", by="offset", check_sortedness=False
     )
@@ -64,7 +64,7 @@ def _with_latest(reads: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
 
 
 def nameless(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
-    """Sends with null as the values of tombstones, as in the brokers' logs, and with their names as `tombstone`."""
+    """Sends with null for the value of each tombstone, as in the brokers' logs, and its name in `tombstone`."""
     is_tombstone = pl.col("value").is_in(tombstones.implode())
     return sends.with_columns(value=pl.when(~is_tombstone).then("value"), tombstone=pl.when(is_tombstone).then("value"))
 
@@ -93,12 +93,12 @@ class Observations(TopicPartition):
     coordinated: pl.DataFrame = field(default_factory=lambda: empty(TRANSACTIONS, True))  # from __transaction_state
     state_logs: pl.DataFrame = field(default_factory=lambda: empty(STATE_LOGS, True))  # copies of __transaction_state
     state_metadata: pl.DataFrame = field(default_factory=lambda: empty(METADATA, True))  # METADATA of that topic
-    # The positions of consumers behind reads that a condensed partition lacks (screening/condense.py).
+    # The positions of consumers after reads that were left out of a condensed partition (screening/condense.py).
     positions: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSITIONS))
-    timeline: Timeline | None = None  # dated facts about it, for causes
+    timeline: Timeline | None = None  # its dated facts, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
-    tombstones: pl.Series = field(init=False)  # the names of tombstones, which are their values here
+    tombstones: pl.Series = field(init=False)  # the names of tombstones (name_tombstones)
     memo: dict[Callable[..., Any], Any] = field(init=False, default_factory=dict)  # results by function (once)
 
     def __post_init__(self) -> None:
@@ -115,7 +115,7 @@ class Observations(TopicPartition):
 
     @property
     def is_condensed(self) -> bool:
-        """Whether it lacks plain rows, which `positions` stand for (screening/condense.py)."""
+        """Whether plain rows were left out, and `positions` replaces them (screening/condense.py)."""
         return len(self.positions) > 0
 
     @property
@@ -126,27 +126,24 @@ class Observations(TopicPartition):
     @property
     def is_unobserved(self) -> bool:
         """Whether no rule has anything to judge: it is only named, and all its tables are empty."""
-        own = (
-            getattr(self, each.name)
-            for each in fields(self)
-            if each.name not in ("context", "state_logs", "state_metadata")
-        )
-        return self.is_named_only and not any(isinstance(one, pl.DataFrame) and len(one) for one in own)
+        of_run = ("context", "state_logs", "state_metadata")
+        own = (getattr(self, each.name) for each in fields(self) if each.name not in of_run)
+        return self.is_named_only and not any(isinstance(value, pl.DataFrame) and len(value) for value in own)
 
     @cached_property
     def acknowledged(self) -> pl.DataFrame:
-        """Acknowledged sends with a value, in the order of invocation. Tombstones are named by their offset."""
+        """Acknowledged sends with a value, or the name of a tombstone, in the order of invocation."""
         sends = self.sends.filter(pl.col("acknowledged") & pl.col("value").is_not_null())
         return sends.sort("invoked", "invoked_at", "index")
 
     @cached_property
     def possible_sends(self) -> pl.DataFrame:
-        """All sends that may have written here: those without a recorded partition, too."""
+        """All sends that may have written here, also those without a recorded partition."""
         return pl.concat([self.sends, self.unplaced]) if len(self.unplaced) else self.sends
 
     @cached_property
     def repeated_values(self) -> int:
-        """The number of sends that repeat the value of an earlier send: such a value identifies no send."""
+        """The number of sends with the value of an earlier send: a repeated value identifies no send."""
         values = self.sends["value"].drop_nulls()
         return len(values) - values.n_unique()
 

@@ -1,8 +1,7 @@
 """The state that the recorder and its open operations share: the clock, operation numbers, and open operations.
 
-It writes history.jsonl during a run: any thread appends lines, and they are on disk within a fraction of a second. One
-thread writes the lines that were appended since it last wrote. A killed process loses at most the lines since then. The
-file always ends with a whole line, even if the disk is full.
+Any thread appends lines of history.jsonl, and one thread writes them to disk every FLUSH_SECONDS. A killed process
+loses at most the lines since then. The file always ends with a whole line, even if the disk is full.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from orjson import OPT_APPEND_NEWLINE, dumps
 from ..errors import LogjudgeError, UsageError
 
 Fields = dict[str, Any]
-ERRORS = ("error", "reason")  # texts that clients wrote
+ERRORS = ("error", "reason")  # fields with texts of clients
 FLUSH_SECONDS = 0.2
 
 
@@ -47,9 +46,9 @@ class OpenTransaction(Protocol):
 
 
 def line_of(event: Fields) -> bytes:
-    """An event as a line of the history, with escapes for what is not Unicode in an error's text.
+    """An event as a line of the history; in errors' texts, what is not Unicode is escaped.
 
-    Raises UsageError if other text is not Unicode.
+    Raises UsageError if another text is not Unicode.
     """
     try:
         return dumps(event, None, OPT_APPEND_NEWLINE)
@@ -62,7 +61,7 @@ def line_of(event: Fields) -> bytes:
 
 
 def name_of(name: Any, field: str) -> str:
-    """A process or a topic. Raises UsageError if it is no text: files of a run are sorted by such names."""
+    """The name of a process or topic. Raises UsageError if it is no text: files of a run are sorted by such names."""
     if not isinstance(name, str):
         raise UsageError(f"{field}: found {name!r:.80}, expected a name (str)")
     return name
@@ -139,7 +138,7 @@ class EventLog:
             raise LogjudgeError(f"{self._path}: the recorder is finished, so it records no further operation")
 
     def flush(self) -> None:
-        """Write every line that was appended. An error is stored, and `check` raises it."""
+        """Write all appended lines. An error is stored, and `check` raises it."""
         with self._writing:
             if self._error or self._file < 0:
                 return

@@ -25,7 +25,7 @@ GENERATED = "<!-- Written by `logjudge scenarios pages`; change the scenario fil
 
 
 def page(scenario: Scenario, arguments: str = "") -> str:
-    """Markdown; the same scenario gives the same text. arguments: of `scenarios run`; the scenario's name if empty."""
+    """The page in Markdown, always the same for a scenario. `arguments`: of `scenarios run`, if not just its name."""
     narrative, cluster = narrate_scenario(scenario)
     parts = [
         GENERATED,
@@ -52,26 +52,26 @@ def page(scenario: Scenario, arguments: str = "") -> str:
 
 
 def _with_scenario_links(scenario: Scenario) -> str:
-    """The story, with a link for each other scenario that it names. A name without a hyphen may be a plain word."""
+    """The story, with links to the scenarios that it names. A name without a hyphen gets none: it may be a word."""
     named = (name for name in names() if name != scenario.name and "-" in name)
     others = "|".join(sorted(named, key=len, reverse=True))
     return re.sub(rf"(?<![\w-])({others})(?![\w-])", r"[\1](\1.md)", scenario.story)
 
 
 def _messages(scenario: Scenario) -> list[str]:
-    """The section with the messages of a time, if the scenario names one."""
+    """The section with the messages between the times of `trace`, if the scenario has them."""
     if scenario.trace is None:
         return []
     return ["## Message by message", *markdown_parts(trace_messages(scenario, 0, *scenario.trace))]
 
 
 def digest(text: str) -> str:
-    """A mark for the picture of a page, so that a test detects a page and a picture of different runs."""
+    """A hash of a page, stored in its picture, by which a test detects a page and a picture of different runs."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _bare(scenario: Scenario) -> Scenario:
-    """Without the parts that the page shows elsewhere."""
+    """The scenario without the parts that the page shows elsewhere."""
     return replace(
         scenario, title="", story="", source="", theme="", picture="swimlane", breaks=(), causes=(), trace=None
     )
@@ -117,12 +117,8 @@ def _outcome(cluster: Cluster, scenario: Scenario, result: Outcome) -> str:
         times = ", ".join(f"{latency[name]:.1f} ms" for name in ("median", "p99", "max"))
         rows.append(("acknowledgement latency (median, 99 %, longest)", times))
     table = ["| | |", "|---|---|", *(f"| {name} | {text} |" for name, text in rows)]
-    lines = ["\n".join(table)]
-    for name, text in result.breaks.items():
-        lines.append(f"**{name}** ({INVARIANTS[name].text}) is broken: {text}.")
-    if not result.breaks:
-        lines.append("Every invariant holds.")
-    return "\n\n".join(lines)
+    broken = [f"**{name}** ({INVARIANTS[name].text}) is broken: {text}." for name, text in result.breaks.items()]
+    return "\n\n".join(["\n".join(table), *(broken or ["Every invariant holds."])])
 
 
 def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:

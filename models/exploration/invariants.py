@@ -43,7 +43,7 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
 
 
 def _loss_sentence(run: list[LostAck]) -> str:
-    """Adjacent losses with one cause as a sentence."""
+    """A sentence about adjacent losses with one cause."""
     ack, end, loss = run[0].ack, run[-1].ack.end, run[0].loss
     verb, them = ("is", "it") if end == ack.base + 1 else ("are", "them")
     return (
@@ -57,20 +57,14 @@ def no_divergence(cluster: Cluster) -> list[Breach]:
 
     A replica outside of the ISR may still have to truncate and catch up.
     """
-    states = cluster.quorum.states
-    return [
-        Breach(
-            "no-divergence",
-            cluster.loop.now,
-            partition,
-            f"brokers {one} and {other} differ at {offsets(ranges[0][0], ranges[0][1] + 1)}",
-            ranges[0][0],
-            ranges[0][1] + 1,
-        )
-        for partition, pairs in divergences(cluster).items()
-        for (one, other), ranges in pairs.items()
-        if states[partition].leader > 0 and one in states[partition].isr and other in states[partition].isr
-    ]
+    found: list[Breach] = []
+    for partition, pairs in divergences(cluster).items():
+        state = cluster.quorum.states[partition]
+        for (one, other), [(first, last), *_] in pairs.items():
+            if state.leader > 0 and {one, other} <= {*state.isr}:
+                text = f"brokers {one} and {other} differ at {offsets(first, last + 1)}"
+                found.append(Breach("no-divergence", cluster.loop.now, partition, text, first, last + 1))
+    return found
 
 
 def _repeats(cluster: Cluster, name: str) -> list[Breach]:
@@ -105,9 +99,9 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
         found = _first_gaps(cluster, "no member of the group", cluster.group.handled, live)
         if cluster.config.poison != "crash":
             return found
-        # The members never pass the record. A group that is behind has lost nothing.
-        done = committed_offsets(cluster) or {}
-        return [breach for breach in found if breach.base < done.get(breach.partition, 0)]
+        # Each member crashes at the poison record, so the group stays behind. Only what it commits past is lost.
+        committed = committed_offsets(cluster) or {}
+        return [breach for breach in found if breach.base < committed.get(breach.partition, 0)]
     ledger = cluster.ledger
     handled = ledger.read_by if cluster.config.commit == "none" else ledger.handled_by
     return [
@@ -120,7 +114,7 @@ def no_consumer_loss(cluster: Cluster) -> list[Breach]:
 def _first_gaps(
     cluster: Cluster, subject: str, handled: Mapping[int, Ranges], consumers: Iterable[Consumer]
 ) -> list[Breach]:
-    """The first gap in each partition of the final log between what was handled and what these consumers handle now."""
+    """The first offsets of each partition that were neither handled nor are being handled by these consumers."""
     found: list[Breach] = []
     under_way = [(partition, batch) for consumer in consumers for partition, batch in consumer.under_way]
     for partition, ends in enumerate(cluster.log_ranges()[: cluster.config.partitions]):

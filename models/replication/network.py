@@ -1,9 +1,9 @@
-"""Delays, reorders, drops and duplicates messages. Messages between two nodes keep their order, as over TCP.
+"""Delays, drops and duplicates messages. Messages between two nodes keep their order, as over TCP.
 
-Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from 201. A cut
-link drops messages, which the sender notices by its own timeout. A lost message closes its connection, and the node
-that waits for the response is notified. After either, later messages of the same sender on that connection do not
-arrive. Simplification: bandwidth is unlimited.
+Nodes are small integers: brokers from 1, the quorum (or ZooKeeper) 100, controllers from 101, clients from 201. If a
+link is cut, it drops messages, and the sender notices by its own timeout. If a message is lost by chance, its
+connection closes, and the node that waits for the response is notified. In both cases no later message of the same
+sender arrives on that connection. Simplification: bandwidth is unlimited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .event_loop import Action, EventLoop
 QUORUM = 100
 FIRST_CONTROLLER = 101
 FIRST_CLIENT = 201
-_WIDTH = 1 << 20
+Link = tuple[int, int]  # source and target: one direction
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +27,7 @@ class Connection:
     """One TCP connection from a requesting node to a broker; the requester opens a new one when it breaks."""
 
     node: int  # the requester
-    blocked_sources: tuple[int, ...] = ()  # the ends whose messages no longer arrive
+    blocked_sources: tuple[int, ...] = ()  # no later message of these nodes arrives
     blocked_since: int = NEVER  # when the first message was dropped
     is_closed: bool = False  # by the broker
 
@@ -62,16 +62,16 @@ class Network:
         self.duplication_rate = 0.0  # probability that one message arrives twice
         self.is_faulty = False
         self._rng = rng
-        self._last: dict[int, int] = {}  # link -> latest delivery so far
-        self._cut: dict[int, int] = {}  # link -> how many faults cut it
-        self._added_delay: dict[int, int] = {}  # link -> microseconds
-        self._held: dict[int, list[Delivery]] = {}  # cut link -> messages that their senders repeat
-        self._paused: dict[int, list[Delivery]] = {}  # clients that are paused -> what waits for them
+        self._last: dict[Link, int] = {}  # the latest delivery so far
+        self._cut: dict[Link, int] = {}  # how many faults cut it
+        self._added_delay: dict[Link, int] = {}  # microseconds
+        self._held: dict[Link, list[Delivery]] = {}  # messages on cut links that their senders repeat
+        self._paused: dict[int, list[Delivery]] = {}  # by paused client: what waits for it
         self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
 
     def send(self, source: int, target: int, action: Action, message: Any) -> None:
         """Deliver a request or a response: `action(message)` runs at the target after the link's delay."""
-        link = source * _WIDTH + target
+        link = (source, target)
         loop = self.loop
         time = loop.now + self.latency + int(self._rng.random() * self.jitter)
         if self.is_faulty:
@@ -99,13 +99,12 @@ class Network:
 
     def send_reliably(self, source: int, target: int, action: Action, message: Any) -> None:
         """Deliver a message that its sender repeats until it arrives (a controller's request): a cut only delays it."""
-        link = source * _WIDTH + target
+        link = (source, target)
         if link in self._cut:
             self._held.setdefault(link, []).append(Delivery(action, message))
             return
         time = self.loop.now + self.latency + int(self._rng.random() * self.jitter) + self._added_delay.get(link, 0)
-        time = max(time, self._last.get(link, 0))
-        self._last[link] = time
+        self._last[link] = time = max(time, self._last.get(link, 0))
         self.loop.at(time, action, message)
 
     def drop(self, source: int, message: Message) -> None:
@@ -118,7 +117,7 @@ class Network:
             self.is_faulty = True
 
     def reset(self, message: Message) -> None:
-        """The peer's process died or closed the connection, and its kernel sends a TCP reset."""
+        """Close the connection of a message by a TCP reset, as the peer's process died or closed it."""
         connection = message.connection
         if connection is not None and connection.node in self._paused:
             self._paused[connection.node].append(Delivery(message.on_closed, message))
@@ -126,12 +125,12 @@ class Network:
         self.loop.at(self.loop.now + self.latency, message.on_closed, message)
 
     def pause(self, node: int) -> None:
-        """A client's process is paused: its kernel keeps what arrives. What is under way still arrives."""
+        """Pause a client's process: it gets what is sent from now on when it resumes."""
         self._paused.setdefault(node, [])
         self.is_faulty = True
 
     def resume(self, node: int) -> None:
-        """The process gets what waited for it, in order."""
+        """Resume a paused client: it gets what waited for it, in order."""
         for action, message in self._paused.pop(node, []):
             self.loop.at(self.loop.now, action, message)
         self._update_is_faulty()
@@ -139,22 +138,22 @@ class Network:
     def abandon(self, connection: Connection) -> None:
         """Forget a connection that the requester replaced."""
         if connection in self._blocked:
-            self._blocked.discard(connection)
+            self._blocked.remove(connection)
             self._update_is_faulty()
 
     def reaches(self, source: int, target: int) -> bool:
         """Whether the link from `source` to `target` is not cut."""
-        return source * _WIDTH + target not in self._cut
+        return (source, target) not in self._cut
 
     def cut(self, source: int, target: int) -> None:
         """Cut one direction of a link. Cuts add up, so that two faults may overlap."""
-        link = source * _WIDTH + target
+        link = (source, target)
         self._cut[link] = self._cut.get(link, 0) + 1
         self.is_faulty = True
 
     def heal(self, source: int, target: int) -> None:
         """Remove one cut; after the last one, deliver the held messages."""
-        link = source * _WIDTH + target
+        link = (source, target)
         count = self._cut.get(link, 0) - 1
         if count > 0:
             self._cut[link] = count
@@ -166,7 +165,7 @@ class Network:
 
     def slow(self, source: int, target: int, extra: int) -> None:
         """Add `extra` microseconds to the delay of one direction of a link; a negative number removes them."""
-        link = source * _WIDTH + target
+        link = (source, target)
         total = self._added_delay.get(link, 0) + extra
         if total > 0:
             self._added_delay[link] = total

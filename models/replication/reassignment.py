@@ -18,7 +18,7 @@ from .partition_state import NO_LEADER, PartitionState
 
 
 def begin(state: PartitionState, target: Sequence[int], era: Era) -> PartitionState:
-    """The state in which a partition moves to the target, also from the middle of another move."""
+    """The state in which a partition begins to move to the target, also while another move is under way."""
     removing = tuple(sorted(set(state.replicas) - set(target)))
     adding = tuple(sorted(set(target) - set(state.replicas)))
     epoch = state.epoch + 1 if era.zookeeper and state.leader != NO_LEADER else state.epoch
@@ -39,9 +39,9 @@ def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[Partiti
     if moved is None:
         return []
     if not era.zookeeper:
-        return [_without(state, moved.leader, replicas, isr)]
+        return [_after_move(state, moved.leader, replicas, isr)]
     led = replace(moved, epoch=state.epoch + 1, version=state.version + 1)
-    return [led, _without(led, led.leader, replicas, isr)]
+    return [led, _after_move(led, led.leader, replicas, isr)]
 
 
 def revert(state: PartitionState, live: Sequence[int]) -> PartitionState | None:
@@ -54,25 +54,26 @@ def revert(state: PartitionState, live: Sequence[int]) -> PartitionState | None:
     isr = tuple(r for r in state.isr if r not in state.adding)
     replicas = tuple(r for r in state.replicas if r not in state.adding)
     remaining = _led_within(state, replicas, isr, live) if isr else None
-    return None if remaining is None else _without(state, remaining.leader, replicas, isr)
+    return None if remaining is None else _after_move(state, remaining.leader, replicas, isr)
 
 
 def _led_within(
     state: PartitionState, replicas: Sequence[int], isr: Sequence[int], live: Sequence[int]
 ) -> PartitionState | None:
-    """The state with its leader, or with the first live replica of a smaller ISR; None if there is none."""
+    """The state with a leader in the ISR: its own, or else the first live one of `replicas`. None if none is live."""
     if state.leader in isr or state.leader == NO_LEADER:
         return state
-    able = [r for r in replicas if r in isr and r in live]
-    return replace(state, leader=able[0], is_unclean=False) if able else None
+    candidates = [r for r in replicas if r in isr and r in live]
+    return replace(state, leader=candidates[0], is_unclean=False) if candidates else None
 
 
-def _without(state: PartitionState, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionState:
-    """The state after replicas left, in a new leader epoch, so that an old leader cannot commit with them.
+def _after_move(state: PartitionState, leader: int, replicas: tuple[int, ...], isr: tuple[int, ...]) -> PartitionState:
+    """The state after the move, with only these replicas.
 
-    It is PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded.
+    If others left, it has a new leader epoch, so that an old leader cannot commit with them
+    (PartitionChangeBuilder.triggerLeaderEpochBumpForReplicaReassignmentIfNeeded).
     """
-    left = replicas != state.replicas
+    have_left = replicas != state.replicas
     return replace(
         state,
         leader=leader,
@@ -81,6 +82,6 @@ def _without(state: PartitionState, leader: int, replicas: tuple[int, ...], isr:
         adding=(),
         removing=(),
         elr=tuple(r for r in state.elr if r in replicas),
-        epoch=state.epoch + 1 if left or leader != state.leader else state.epoch,
+        epoch=state.epoch + 1 if have_left or leader != state.leader else state.epoch,
         version=state.version + 1,
     )

@@ -17,8 +17,8 @@ from .run import Run
 from .variants import VARIANTS
 
 LAG_MAX_MESSAGES = "replica.lag.max.messages"
-# `Scenario.defaults`: settings that a scenario leaves out have the defaults of Kafka 4.1, so that variants differ only
-# in their rules, or those of the variant's own version.
+# `Scenario.defaults`: the version of Kafka with the defaults of settings that a scenario leaves out. With those of one
+# version for all, variants differ only in their rules.
 LATEST, OWN_VERSION = "4.1", "version"
 
 
@@ -40,7 +40,7 @@ class Scenario:
     breaks: tuple[str, ...] = ()  # the invariants that this run breaks; all others hold
     causes: tuple[str, ...] = ()  # the causes of its acknowledged losses
     defaults: str = LATEST
-    trace: tuple[int, int] | None = None  # its page shows the messages between these times, microseconds
+    trace: tuple[int, int] | None = None  # its page shows the messages between these times (microseconds)
 
     def config(self) -> Config:
         """The configuration. Raises ConfigError if the scenario cannot be run."""

@@ -25,7 +25,7 @@ from ..time_axis import clock
 from .incident_times import when_of
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
-MAX_BLAMED = 3
+MAX_BLAMED = 3  # causes in the headlines
 
 Record = dict[str, Any]
 
@@ -83,25 +83,25 @@ def shown_facts(chain: Sequence[Fact]) -> list[Fact]:
     """The facts of a chain; if it is too long, those of the cluster and of as many whole partitions as fit."""
     if len(chain) <= MAX_STEPS:
         return list(chain)
-    many = Counter(fact.partition for fact in chain)
-    room = MAX_STEPS - many.pop(None, 0)
+    counts = Counter(fact.partition for fact in chain)
+    room = MAX_STEPS - counts.pop(None, 0)
     shown: set[str | None] = {None}
-    for name, facts in many.items():
-        if facts <= room or len(shown) == 1:
+    for name, count in counts.items():
+        if count <= room or len(shown) == 1:  # the first partition in any case
             shown.add(name)
-            room -= facts
+            room -= count
     return [fact for fact in chain if fact.partition in shown][: 2 * MAX_STEPS]
 
 
 def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
     """An incident and its prevention in a sentence, and its citation; prevention and citation only if `cited`."""
     text, citation = incident.headline, ""
-    if incident.is_known and cited:
-        text += f". Prevented by {either(incident.prevented_by)}" if incident.prevented_by else ""
-        citation = f" [{incident.citation}]" if incident.citation else ""
-    elif not incident.is_known and incident.is_explained:
+    if incident.is_known:
+        text += f". Prevented by {either(incident.prevented_by)}" if cited and incident.prevented_by else ""
+        citation = f" [{incident.citation}]" if cited and incident.citation else ""
+    elif incident.is_explained:
         text += f"; {_unknown_cause(incident)}"
-    elif incident.lost and not incident.is_known:
+    elif incident.lost:
         names = list(dict.fromkeys(lost.name for lost in incident.lost))
         text += f"; without broker files of {some(names)} the cause is not known"
     return text, citation
@@ -127,12 +127,12 @@ def step_of(fact: Fact, started_at: str) -> Step:
 def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     """The causes of the breaches with their prevention, a line each; none if no cause was searched.
 
-    Losses that the configuration permits have causes too, but are not breaches.
+    Permitted losses have causes, too, but are no breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation"]
     if not any(one.is_explained for one in breaches):
         return []
-    causes: dict[str, Incident] = {}  # by its name, an incident of each cause, rather one with a loss
+    causes: dict[str, Incident] = {}  # by name: the first incident of the cause with a loss, or else without
     for one in sorted(breaches, key=lambda one: not one.lost):
         if one.is_known:
             causes.setdefault(one.cause, one)
@@ -141,7 +141,7 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     has_losses = any(one.lost for one in breaches)
     explains_loss = any(one.lost for one in causes.values())
     first = ["The cause of the loss is not known."] if has_losses and not explains_loss else []
-    return [*first, *_known_causes([*causes.values()], has_losses), *_unknown_rest(breaches, explains_loss)]
+    return [*first, *_known_causes([*causes.values()], has_losses), *_unknown_causes(breaches, explains_loss)]
 
 
 def _known_causes(incidents: Sequence[Incident], has_losses: bool) -> Iterator[str]:
@@ -149,14 +149,16 @@ def _known_causes(incidents: Sequence[Incident], has_losses: bool) -> Iterator[s
     named: set[str] = set()
     for one in incidents[:MAX_BLAMED]:
         of_what = " of other breaches" if has_losses and not one.lost else ""
-        yield f"Cause{of_what}: {_cause_sentence(one.cause)}.{_prevention(one.prevented_by, named)}"
+        title = title_of(one.cause)
+        cause = f"{one.cause} ({title})" if title else one.cause
+        yield f"Cause{of_what}: {cause}.{_prevention(one.prevented_by, named)}"
         named.update(one.prevented_by)
     if len(incidents) > MAX_BLAMED:
         yield f"{plural(len(incidents) - MAX_BLAMED, 'more cause')} below."
 
 
-def _unknown_rest(breaches: Iterable[Incident], explains_loss: bool) -> Iterator[str]:
-    """Sentences on the breaches without a known cause, beside some with one."""
+def _unknown_causes(breaches: Iterable[Incident], explains_loss: bool) -> Iterator[str]:
+    """Sentences about the breaches without a known cause, if other breaches have one."""
     unknown = [one for one in breaches if not one.is_known and (one.is_explained or one.lost)]
     records = sum(one.records for one in unknown)
     if records and explains_loss:
@@ -170,12 +172,6 @@ def _prevention(measures: Sequence[str], named: set[str]) -> str:
     new = [measure for measure in measures if measure not in named]
     prevented = either(new if len(new) == len(measures) else ["the same", *new])
     return f" Prevented by: {prevented}." if measures else ""
-
-
-def _cause_sentence(cause: str) -> str:
-    """unclean-election (an out-of-sync replica was elected, …)."""
-    title = title_of(cause)
-    return f"{cause} ({title})" if title else cause
 
 
 class CauseImpact(NamedTuple):
@@ -219,7 +215,7 @@ class IncidentFindings:
 
 
 class RankedMoment(NamedTuple):
-    """A moment that may be a line of the timeline; those of the least rank come first."""
+    """A moment that may be a line of the timeline. If not all fit, those of the least rank are chosen."""
 
     rank: int
     time: int  # ns since the start
@@ -238,7 +234,7 @@ class Moment:
 
 
 def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tuple[list[IncidentFindings], int]:
-    """The worst incidents that have findings, and the number of findings that only belong to other incidents."""
+    """The worst incidents that have findings, and the number of findings that belong to none of these."""
     found = [incident for incident in incidents if incident.findings][:MAX_INCIDENTS]
     names = [name for incident in found for name in incident.findings[:MAX_FINDINGS]]
     rows = {row["id"]: row for row in findings.filter(pl.col("id").is_in(names)).iter_rows(named=True)}
@@ -256,7 +252,7 @@ def timeline(
     """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
     The least severe kinds are left out first, and of one kind the latest moments."""
-    # The chain of a known cause dates losses, and findings that no operation of a client dates.
+    # The chain of a known cause is shown if it dates a loss, or findings that no operation of a client dates.
     undated = {entry.incident.number for entry in listed if any(map(of_brokers, entry.findings))}
     known = [one for one in incidents if one.is_known and (one.lost or one.number in undated)]
     losses = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}
@@ -345,14 +341,14 @@ def of_brokers(finding: Record) -> bool:
 
 
 def found_in(listed: Sequence[IncidentFindings]) -> str:
-    """The evidence that shows the breaches: the clients' history, the brokers' files, or both."""
+    """Where the breaches were found: "the clients' history", "the brokers' files", or both."""
     breaches = [one for entry in listed for one in entry.findings if one["severity"] == "violation"]
     sources = {"the brokers' files" if of_brokers(one) else "the clients' history" for one in breaches}
     return " and ".join(sorted(sources, reverse=True))
 
 
 class FirstSign(NamedTuple):
-    """The finding of the breach that a client could see first."""
+    """A finding of the first breach that a client could see."""
 
     time: int  # ns
     clock: str  # the time of day; empty if the start of the run is not recorded
@@ -360,7 +356,7 @@ class FirstSign(NamedTuple):
 
 
 def first_sign(listed: list[IncidentFindings], figures: dict[str, Any]) -> FirstSign | None:
-    """The breach that a client could see first; acknowledgements do not count."""
+    """The first breach that a client could see. A loss is not seen when its records are acknowledged."""
     seen = []
     for entry in listed:
         for finding in entry.findings:

@@ -1,6 +1,6 @@
-"""A member that commits without waiting for the response (commitAsync), as often as it has handled records.
+"""A member that commits the records it has handled without waiting for the response (commitAsync).
 
-The client does not retry such a commit. An application that does so from its callback (simulation.commit.retry) may
+The client does not retry such a commit. An application that retries from its callback (simulation.commit.retry) may
 overwrite a later commit with an earlier one, so that the committed offset goes back.
 """
 
@@ -20,11 +20,11 @@ _RETRIED = frozenset((*errors.RETRIABLE, errors.NETWORK_EXCEPTION))
 
 
 class AsyncCommitter(GroupConsumer):
-    """Any number of commits are in flight."""
+    """A member that may have several commits in flight."""
 
     def _leave_group(self) -> None:
         super()._leave_group()
-        self._commits: dict[GroupRequest, tuple[int, Membership]] = {}  # in flight: their operations
+        self._commits: dict[GroupRequest, tuple[int, Membership]] = {}  # in flight: the op of each, and its membership
 
     def _send_commit(self, then: Callable[[], None]) -> None:
         offsets = {p: self.position[p] for p in self.assigned if p not in self._reset}
@@ -42,7 +42,7 @@ class AsyncCommitter(GroupConsumer):
             self._commits[request] = op, membership
 
     def _end(self, op: int, membership: Membership, positions: Positions, outcome: str, error: str) -> None:
-        """The callback of a commit."""
+        """The callback of a commit, with its outcome."""
         offsets, _ = positions
         self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
         if not error:
@@ -71,9 +71,9 @@ class AsyncCommitter(GroupConsumer):
             self._lose_membership(error)
 
     def on_closed(self, request: Request) -> None:
-        """The connection closed: also the commits on it get no response."""
-        lost = [commit for commit in self._commits if commit.connection is request.connection]
-        for commit in lost if self.alive else ():
+        """The connection of the request closed, so no commit on it gets a response."""
+        lost = [commit for commit in self._commits if self.alive and commit.connection is request.connection]
+        for commit in lost:
             self._end(*self._commits.pop(commit), (commit.offsets, commit.epochs), "info", errors.NETWORK_EXCEPTION)
         super().on_closed(request)
 

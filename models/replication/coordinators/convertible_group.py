@@ -111,7 +111,7 @@ class ConvertibleGroup(GroupCoordinator):
         is_new = classic.is_empty()
         if is_new:
             self.generation = 0
-            mixed.replace(classic.tombstones() if generation else [])
+            mixed.begin_empty(classic.tombstones() if generation else [])
         else:
             mixed.adopt(classic.tombstones(), classic.assignments())
         self.members = mixed

@@ -78,7 +78,7 @@ class MixedGroup(ConsumerGroup):
         replaced = self._static_member(request.instance)
         is_of_consumer = replaced and not self._config.is_classic(self._members[replaced].client)
         if is_of_consumer and self._allows_downgrade(replaced, len(self._members)):
-            self._downgrade(self._replaced(replaced, request))
+            self._downgrade(self._downgrade_by_replacement(replaced, request))
         else:
             self._move(request, is_joining=True)
 
@@ -91,13 +91,13 @@ class MixedGroup(ConsumerGroup):
         member.deadline = now + self._config.group_session
         is_behind = member.current.epoch < self._group.generation
         if request.kind == SYNC:
-            # A member that must give partitions up finds in SyncGroup's response those that it keeps.
-            error = errors.REBALANCE_IN_PROGRESS if is_behind and member.current.state != UNREVOKED else ""
+            # A member that must give partitions up syncs first: the response has those that it keeps.
+            must_rejoin = is_behind and member.current.state != UNREVOKED
         else:
-            error = errors.REBALANCE_IN_PROGRESS if is_behind or self._can_move(member) else ""
-        if error:
+            must_rejoin = is_behind or self._can_move(member)
+        if must_rejoin:
             member.revoke_by = min(member.revoke_by, now + self._config.max_poll_interval)
-            self._group.respond(request, error)
+            self._group.respond(request, errors.REBALANCE_IN_PROGRESS)
         else:
             request.assignment = member.current.assigned
             self._wait(request)
@@ -138,40 +138,39 @@ class MixedGroup(ConsumerGroup):
 
     # --- upgrade
 
-    def replace(self, tombstones: list[GroupRecord]) -> None:
+    def begin_empty(self, tombstones: list[GroupRecord]) -> None:
         """Begin without members, in place of a group with these tombstones."""
         self._conversion = tombstones
 
     def adopt(self, tombstones: list[GroupRecord], assigned: Sequence[AssignedMember]) -> None:
         """Take the members of a classic group, with its generation as their epoch (ConsumerGroup.fromClassicGroup).
 
-        The topic's metadata is taken, too, so a static member that is replaced does not raise the epoch (KAFKA-18687).
+        The number of partitions is recorded, too, so replacing a static member does not raise the epoch (KAFKA-18687).
         The records are written with the next change.
         """
         now, epoch = self._process.loop.now, self._group.generation
-        values: list[GroupRecord] = [
+        records: list[GroupRecord] = [
             MemberRecord(0, each.name, time=now, client=each.client, instance=self._config.instance_of(each.client))
             for each in assigned
         ]
-        values.append(EpochRecord(epoch, time=now, partitions=self._group.count_partitions()))
-        values += [TargetRecord(epoch, each.name, time=now, target=each.partitions) for each in assigned]
-        values.append(EpochRecord(epoch, time=now, of_target=True))
+        records.append(EpochRecord(epoch, time=now, partitions=self._group.count_partitions()))
+        records += [TargetRecord(epoch, each.name, time=now, target=each.partitions) for each in assigned]
+        records.append(EpochRecord(epoch, time=now, of_target=True))
         for each in assigned:
             current = CurrentAssignment(epoch, epoch, assigned=each.partitions)
-            values.append(CurrentRecord(epoch, each.name, time=now, current=current))
-        for record in values:
+            records.append(CurrentRecord(epoch, each.name, time=now, current=current))
+        for record in records:
             self.replay(record)
         for member in self._members.values():
             member.deadline = now + self._session_of(member.client)
-        self._conversion = [*tombstones, *values]
+        self._conversion = [*tombstones, *records]
 
     # --- downgrade
 
     def _allows_downgrade(self, leaving: str, size: int) -> bool:
-        """Whether the group without one member may become a classic group of this size.
+        """Whether the group without the member `leaving` may become a classic group of this size.
 
-        The other members must be classic. If they are too many for group.max.size when the last member of KIP-848's
-        protocol leaves, the group becomes classic when enough classic members have left.
+        The other members must be classic, and not more than group.max.size: else the group stays until enough left.
         """
         others = [member.client for name, member in self._members.items() if name != leaving]
         is_permitted = self._config.migration_policy in DOWNGRADES and size <= self._config.classic_group_size
@@ -185,7 +184,7 @@ class MixedGroup(ConsumerGroup):
         tombstones = self._all_tombstones(list(self._members))
         return self._downgrade(Downgrade(tombstones, self._targets_without(name), request, begins_rebalance=True))
 
-    def _replaced(self, replaced: str, request: GroupRequest) -> Downgrade:
+    def _downgrade_by_replacement(self, replaced: str, request: GroupRequest) -> Downgrade:
         """The downgrade in which a classic process takes the place of a static member of KIP-848's protocol.
 
         The new process gets the target of the old one, so no rebalance begins, unless the topic has new partitions
@@ -219,7 +218,7 @@ class MixedGroup(ConsumerGroup):
         return [*of_each(CurrentRecord), *of_each(TargetRecord), of_target, *of_each(MemberRecord), of_group]
 
     def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
-        """The group was converted. Answer the request once that is replicated; the members have these epochs then."""
+        """Forget the members of a converted group; answer the request once that is replicated, with these epochs."""
         self._members = {}
         self._pending.append(Pending(self._group.log_end, 0, epochs, request, is_downgrade=True))
 
