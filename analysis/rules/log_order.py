@@ -128,16 +128,16 @@ def checkpoint_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Result
     Not a breach: A checkpoint that lags behind its log. Files of a running broker, copied at different times, are a
     note.
     Unknown when: The brokers may have been running during the copy. High watermarks of undated snapshots differ. The
-    log of a checkpoint is missing or cannot be read, or its last segment ends within a batch, as that of a copy that was
-    interrupted.
+    log of a checkpoint is missing or cannot be read.
     """
-    # The end of a log is not known if it is damaged there, or if other files show that an empty one had records.
+    # The end of a log is not known if it is damaged there (not only torn off). That of an empty segment is known,
+    # though other files may show that it had records.
+    is_empty = pl.col("file").is_in(logs.segments["file"].implode())
     broken = logs.damage.filter(
-        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null(), ~pl.col("kind").is_in(list(HARMLESS))
+        pl.col("first_offset").is_not_null() & pl.col("last_offset").is_null(),
+        ~pl.col("kind").is_in(list(HARMLESS)) & ~is_empty,
     )
-    emptied = [one[:2] for one in logs.missing if one.is_whole and one.last is None]
-    unknown = pl.concat([broken.select(COPY), pl.DataFrame(emptied, dict.fromkeys(COPY, pl.String), orient="row")])
-    bounds = logs.extents.join(unknown, on=COPY, how="anti", maintain_order="left")
+    bounds = logs.extents.join(broken, on=["snapshot", "broker"], how="anti", maintain_order="left")
     for row in bounds.iter_rows(named=True):
         for column in ("high_watermark", "recovery_point", "log_start"):
             if row[column] is not None and row[column] > row["end"]:
@@ -163,16 +163,14 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
     )
     if column != "log_start":
         sentence += f": {span(end, offset - 1)} had been in the log"
+    torn = logs.damage.filter(is_of_copy(snapshot, broker), pl.col("last_offset").is_null(), kind="torn-tail")
+    if torn.height:
+        sentence += "; the log ends within a batch: the disk lost the rest, or the copy was interrupted"
     may_have_grown = _may_have_grown(logs, snapshot, broker, end, offset)
     if may_have_grown:
         sentence += "; the files of a running broker may have been copied at different times"
     if may_have_grown and not logs.at_rest:
         yield Unknown(sentence)
-    torn = logs.damage.filter(is_of_copy(snapshot, broker), pl.col("last_offset").is_null(), kind="torn-tail")
-    if torn.height and not may_have_grown:
-        # A broker that lost power leaves the same, until its recovery truncates the batch (LogSegment.recover).
-        yield Unknown(f"{sentence}; {torn['file'][-1]} ends within a batch, so it may have been copied only in part")
-        return
     yield finding(
         logs,
         sentence,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.histories.evidence.server_log import parse_log
-from logjudge.histories.evidence.tables import LOCATION, SEGMENTS, located
+from logjudge.histories.evidence.tables import located
 
 from .conftest import judge_checkpoints, judge_divergence, judge_epochs, judge_segments
 from .replica_texts import checkpoints, damage, epochs, joined, logs, of, sends
@@ -86,21 +86,6 @@ def test_no_checkpoint_is_ahead_of_its_log(name, offset, breach):
     tables = {**logs("1: 0a 1b"), "checkpoints": checkpoints((name, "1", offset))}
     found = judge_checkpoints(of(tables), sends()).findings
     assert [f.severity for f in found] == (["violation"] if breach else [])
-
-
-def test_a_log_that_was_copied_in_part_contradicts_no_checkpoint():
-    """Its last segment ends within a batch, or is empty. A log that ends with a whole batch does contradict it."""
-    mark = checkpoints(("high-watermark", "1", 3))
-    torn = {**logs("1: 0a 1b"), "checkpoints": mark, "damage": damage("torn-tail", first=2, byte=1000)}
-    judged = judge_checkpoints(of(torn), sends())
-    assert judged.findings == ()
-    assert "ends within a batch" in judged.unknowns[0]
-    segment = {"snapshot": "", "broker": "1", "file": f"{0:020d}.log", "base_offset": 0}
-    segments = pl.DataFrame([segment], schema={**LOCATION, **SEGMENTS})
-    emptied = {**logs("2: 0a 1b 2c"), "checkpoints": mark, "segments": segments}
-    judged = judge_checkpoints(of(emptied), sends())
-    assert judged.findings == ()
-    assert "is empty, though its checkpointed high watermark is 3" in judged.unknowns[0]
 
 
 def test_a_checkpoint_copied_after_its_running_log_is_a_note():
@@ -210,3 +195,13 @@ def test_a_log_with_two_records_at_one_offset_is_not_compared_there():
     assert [(f.first_offset, f.last_offset) for f in found] == [(2, 2)]
     assert judge_segments(replica_logs, sends()).findings
     assert not judge_divergence(of(logs("1: 0a 1b 2c 0x 1y")), sends("a@0", "x@0")).findings
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_a_checkpoint_ahead_of_a_torn_log_is_a_breach_that_names_the_torn_batch(is_torn):
+    tables = {**logs("1: 0a 1b"), "checkpoints": checkpoints(("high-watermark", "1", 3))}
+    if is_torn:
+        tables["damage"] = damage("torn-tail", first=2, byte=200)
+    [finding] = judge_checkpoints(of(tables), sends()).findings
+    assert (finding.severity, finding.count) == ("violation", 1)
+    assert ("ends within a batch" in finding.sentence) == is_torn
