@@ -44,7 +44,8 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clie
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
     coverage = [(summary["label"], summary["evidence"]) for summary in summaries if summary.get("evidence")]
     if coverage:
-        yield _replicas(coverage, _partitions_without_log(summaries), summaries)
+        needed = [(summary["label"], summary["evidence"]) for summary in summaries if _needs_replicas(summary)]
+        yield _replicas(needed or coverage, _partitions_without_log(summaries), summaries)
         yield _readable(coverage)
         yield from _clocks(coverage, has_clients)
         yield from _resolved_sends(summaries)
@@ -63,6 +64,17 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clie
         listed = some([f"{row['source']}: {row['reason']}" for row in first.iter_rows(named=True)], separator="; ")
         sentence = f"{plural(len(broken), 'place')} could not be read (quarantine.jsonl): {listed}"
         yield assumption("brokers' common files readable", False, sentence, ())
+
+
+def _needs_replicas(summary: Record) -> bool:
+    """Whether all replicas of a collected partition are needed, unless it is one of Kafka's own that clients never used.
+
+    Collections often have only some of these, or none, which says nothing about the clients' records. What a file of
+    them proves to be missing counts.
+    """
+    about = summary.get("evidence")
+    is_own = summary["topic"].startswith("__") and not summary["counts"]["records"]
+    return bool(about) and (not is_own or bool(about["why missing"] or about["incomplete"]))
 
 
 def _partitions_without_log(summaries: list[Record]) -> list[str]:
