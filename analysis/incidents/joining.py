@@ -256,7 +256,8 @@ def _exemplary(group: _Group, ranked: list[Finding]) -> list[Explained]:
 
 def _measures(group: _Group) -> tuple[str, ...]:
     """Measures that would have prevented the event. Those that only help some records come last, marked as such."""
-    of_parts = [one.prevented_by for one in group.explanations if one.prevented_by]
+    of_losses = [one for one in group.explanations if one.lost is not None and one.prevented_by]
+    of_parts = [one.prevented_by for one in of_losses or group.explanations if one.prevented_by]
     measures = list(dict.fromkeys(measure for part in of_parts for measure in part))
     whole = [one for one in measures if all(one in part or INCLUDED.get(one) in part for part in of_parts)]
     rest = [one for one in measures if one not in {*whole, *map(INCLUDED.get, whole)}]

@@ -54,7 +54,7 @@ def clocks_by_elections(
     controller at once. A node without such a line has the clock of the others, if these agree. Clocks that faults or
     records bound go first: the elections of such a broker show how far the metadata log is ahead of the history.
     """
-    ahead = _ahead_of_elections(log_events, metadata)
+    ahead = ahead_of_elections(log_events, metadata)
     bounded = {broker for broker, clock in clocks.items() if clock.low is not None or clock.by_records}
     if bounded:
         return _corrected_beside(clocks, ahead, bounded)
@@ -91,7 +91,7 @@ def _set_ahead(clock: Clock, offset: int, most: int) -> Clock:
     return replace(clock, offset=offset, low=most - SLACK_MS, high=most, by_records=True)
 
 
-def _ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict[str, tuple[int, int]]:
+def ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict[str, tuple[int, int]]:
     """How far each broker's clock is ahead of the metadata log's (ms), and the most that it can be ahead.
 
     That is a time zone, or the difference that two elections show. One election alone may have been logged late.

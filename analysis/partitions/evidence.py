@@ -8,6 +8,7 @@ from datetime import datetime
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, clock_offsets
+from ...histories.evidence.layout import METADATA_TOPIC
 from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 from ...histories.observations import json_object
 from ...histories.settings import Settings
@@ -19,8 +20,10 @@ from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
 from ..timelines.facts import MS
 from ..timelines.timeline import Builder, Timeline
-from .clock_bounds import clocks_by_elections, clocks_by_records
+from .clock_bounds import ahead_of_elections, clocks_by_elections, clocks_by_records
+from .clock_steps import without_steps
 from .common import Common
+from .metadata_clock import metadata_clock
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -132,15 +135,24 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     if "sends" in frames:
         clocks = clocks_by_records(clocks, logs, log_events, frames["sends"], started)
     of_partition = _table_or_empty(frames, "metadata")
-    clocks = clocks_by_elections(clocks, log_events, of_partition)
-    builder = Builder(logs, clocks, faults, config=config, started=started)
     is_here = pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
     metadata, everywhere = (_table_or_empty(common.shared, name).filter(is_here) for name in MENTIONED)
+    all_events = pl.concat([log_events, everywhere])
+    clocks = without_steps(clocks, all_events, of_partition)
+    late = {name: ahead for name, (ahead, _) in ahead_of_elections(log_events, of_partition).items()}
+    recorded = pl.concat([of_partition, metadata])
+    own = metadata_clock(clocks, late, recorded, frames["sends"], faults, started) if "sends" in frames else None
+    if own is not None and own.offset:
+        on_time = of_partition.with_columns(pl.col("time") - own.offset)
+        clocks = {**clocks_by_elections(clocks, log_events, on_time), METADATA_TOPIC: own}
+    else:
+        clocks = clocks_by_elections(clocks, log_events, of_partition)
+    builder = Builder(logs, clocks, faults, config=config, started=started)
     system = settings.config.get("system")
     return build_timeline(
         builder,
-        pl.concat([of_partition, metadata]),
-        pl.concat([log_events, everywhere]),
+        recorded,
+        all_events,
         str(system["version"]) if isinstance(system, dict) and "version" in system else None,
     )
 

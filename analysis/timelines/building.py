@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
+from ...histories.evidence.layout import METADATA_TOPIC
 from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
@@ -94,12 +95,12 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
     placed: dict[str, str] = {}  # by broker, the last of these that had its replica
     if (first := formatting_record(metadata)) is not None:
         message = "the metadata log that the cluster has at the end of the run began, without any topic"
-        source = (builder.at(first["time"]), first["file"], None, first["byte"])
+        source = (builder.at(first["time"], METADATA_TOPIC), first["file"], None, first["byte"])
         builder.formatted = Fact(message, "metadata-formatted", *source)
     # Records of one batch share a millisecond: nanoseconds after it keep their order.
     within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
     for row in longest_copy(metadata).with_columns(within).iter_rows(named=True):
-        time = builder.at(row["time"])
+        time = builder.at(row["time"], METADATA_TOPIC)
         row |= {"at": time if time is None else time + row["within"]}
         if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
             add_setting(builder, row)

@@ -18,6 +18,7 @@ import polars as pl
 
 from ..settings import DAY_MS
 from ..tables import MIN_INT64
+from .layout import METADATA_TOPIC
 
 QUARTER_MS = 15 * 60 * 1000
 SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
@@ -50,6 +51,7 @@ class Clock:
     high: int | None = None
     has_conflict: bool = False
     by_records: bool = False  # bounded by the records of a partition, or doubtful by its own log: not by faults
+    was_set: bool = False  # while the broker ran
 
     @property
     def bounded(self) -> bool:
@@ -57,9 +59,18 @@ class Clock:
         return self.low is not None and self.high is not None
 
     @property
+    def is_of_metadata(self) -> bool:
+        """Whether it is the clock of `__cluster_metadata`, and not that of a broker."""
+        return self.broker == METADATA_TOPIC
+
+    @property
     def description(self) -> str:
         """One sentence for the report."""
+        if self.is_of_metadata:
+            return f"the metadata log's times are ahead by {self.offset} ms"
         if self.has_conflict:
+            if self.was_set:
+                return f"broker {self.broker}: its clock was set while it ran; its times are not reliable"
             if self.low is None:
                 return f"broker {self.broker}: its log goes back in time where it starts; its times are not reliable"
             away = min(abs(self.low or 0), abs(self.high or 0)) / DAY_MS
