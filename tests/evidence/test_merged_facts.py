@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from logjudge.analysis.timelines import merged_sources
 from logjudge.analysis.timelines.facts import Fact, ordered
 from logjudge.analysis.timelines.merged_sources import merge_sources
 
-from .timelines import SECOND
+from .timelines import SECOND, metadata, timeline
 
 
 def test_facts_without_a_time_keep_their_place():
@@ -91,3 +92,11 @@ def test_many_equal_facts_are_not_compared_with_each_other(time: int | None, mon
     copy = [replace(fact, source="snapshots/a/brokers/1/server.log") for fact in log]
     assert len(shown([*log, *(copy if time is None else [])])) == 1000
     assert len(compared) <= 1000 * merged_sources.MAX_CANDIDATES
+
+
+def test_a_registration_is_one_event_for_all_partitions():
+    """Records of one millisecond: another partition has no change of this one before the registration."""
+    records = metadata((0, {"isr": [1]}), (0, {"brokerId": 2, "logDirs": "a"}))
+    own, other = (timeline({}, meta=frame).events for frame in (records, records.filter(pl.col("kind") != "change")))
+    assert [event.fact for event in own] == [event.fact for event in other]
+    assert len(own) == 1
