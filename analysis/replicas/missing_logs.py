@@ -77,8 +77,10 @@ def missing_logs(
     replicas: Sequence[str],
     may_have_gaps: bool,
     reported_empty: Collection[tuple[str, str]],
+    is_optional: bool = False,
 ) -> tuple[MissingLog, ...]:
     """The copies that are missing, wholly or in part. `may_have_gaps`: compaction may have removed whole segments.
+    `is_optional`: a copy without any file is not missing.
 
     `snapshots` are all of the run, undated ones first, then in order of time. `replicas` are the assigned brokers, ()
     if not recorded. `reported_empty` are copies that their brokers reported as empty.
@@ -91,7 +93,8 @@ def missing_logs(
     found += [one for one in _emptied_logs(tables, snapshots, empty) if one[:2] not in known]
     if not may_have_gaps:
         found += _holes(tables)
-    if known := {*held, *empty, *(one[:2] for one in found)}:  # else no log of the partition is judged
+    known = {*held, *empty, *(one[:2] for one in found)}
+    if known and not is_optional:  # else no log of the partition is judged
         found += [one for one in _with_checkpoints_alone(tables.checkpoints, replicas) if one[:2] not in known]
     order = {name: number for number, name in enumerate(snapshots)}
     return tuple(sorted(found, key=lambda one: (order.get(one.snapshot, -1), one.broker, one.first)))

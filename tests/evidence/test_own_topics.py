@@ -19,6 +19,10 @@ OFFSETS = "__consumer_offsets-0"
 def with_commits(run: Path, folder: Path, *brokers: str) -> Path:
     """A copy of a run in which these brokers also have __consumer_offsets, of three replicas."""
     run = shutil.copytree(run, folder)
+    for checkpoint in run.glob("brokers/*/data/replication-offset-checkpoint"):  # of the brokers without the log, too
+        version, count, *lines = checkpoint.read_text().splitlines()
+        lines = [version, str(int(count) + 1), *lines, "__consumer_offsets 0 5"]
+        checkpoint.write_text("\n".join(lines) + "\n")
     for broker in brokers:
         log = run / "brokers" / broker / "data" / OFFSETS / SEGMENT
         log.parent.mkdir()
