@@ -8,7 +8,7 @@ from typing import Any
 
 from ...histories.tables import MIN_INT64
 from ..causes.cases import ACKNOWLEDGEMENTS, LostRange, acks_clause
-from ..timelines.facts import Fact
+from ..timelines.facts import MS, Fact
 from ..wording import plural
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
@@ -38,7 +38,8 @@ def merge_chains(chains: Iterable[Sequence[Fact]], lost: Sequence[LostRange]) ->
         latest = MIN_INT64
         for fact in chain:
             latest = latest if fact.time is None else fact.time
-            key = fact.sentence, fact.time, fact.source, fact.line
+            # The order of records within a millisecond is that in the rows of each partition.
+            key = fact.sentence, None if fact.time is None else fact.time // MS, fact.source, fact.line
             if _is_acknowledgement(fact):
                 acknowledged.setdefault(fact.partition, {}).setdefault(key, fact)
             else:

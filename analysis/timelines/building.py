@@ -97,8 +97,8 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         message = "the metadata log that the cluster has at the end of the run began, without any topic"
         source = (builder.at(first["time"], METADATA_TOPIC), first["file"], None, first["byte"])
         builder.formatted = Fact(message, "metadata-formatted", *source)
-    # Records of one batch share a millisecond: nanoseconds after it keep their order, the same for all partitions.
-    within = (pl.col("offset") % 1_000_000).alias("within")
+    # Records of one batch share a millisecond: nanoseconds after it keep their order.
+    within = pl.int_range(pl.len()).over("time").clip(upper_bound=999_999).alias("within")
     for row in longest_copy(metadata).with_columns(within).iter_rows(named=True):
         time = builder.at(row["time"], METADATA_TOPIC)
         row |= {"at": time if time is None else time + row["within"]}

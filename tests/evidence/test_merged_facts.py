@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from logjudge.analysis.incidents.chains import merge_chains
 from logjudge.analysis.timelines import merged_sources
 from logjudge.analysis.timelines.facts import Fact, ordered
 from logjudge.analysis.timelines.merged_sources import merge_sources
@@ -96,7 +97,10 @@ def test_many_equal_facts_are_not_compared_with_each_other(time: int | None, mon
 
 def test_a_registration_is_one_event_for_all_partitions():
     """Records of one millisecond: another partition has no change of this one before the registration."""
-    records = metadata((0, {"isr": [1]}), (0, {"brokerId": 2, "logDirs": "a"}))
-    own, other = (timeline({}, meta=frame).events for frame in (records, records.filter(pl.col("kind") != "change")))
-    assert [event.fact for event in own] == [event.fact for event in other]
-    assert len(own) == 1
+    records = metadata((5, {"isr": [1]}), (5, {"brokerId": 2, "logDirs": "a"}))
+    chains = [
+        [event.fact for event in timeline({}, meta=frame).events]
+        for frame in (records, records.filter(pl.col("kind") != "change"))
+    ]
+    assert [fact.kind for fact in merge_chains(chains, ())] == ["started"]
+    assert chains[0] != chains[1]
