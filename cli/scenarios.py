@@ -12,13 +12,12 @@ import click
 
 from ..histories.errors import UsageError
 from ..histories.output_folder import check_target
-from ..histories.simulation import scenario_file
 from ..histories.simulation.bundle import write_bundle
 from ..histories.simulation.index_page import index_page
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.pages import digest, page
 from ..histories.simulation.request import with_overrides, write_simulated
-from ..histories.simulation.scenarios import by_theme, load, names
+from ..histories.simulation.scenarios import by_theme, load, load_or_read, names
 from ..models.exploration.compare import table
 from ..models.replication.scenario import Scenario
 from ..models.replication.variants import VARIANTS
@@ -82,7 +81,7 @@ def run(
     code is that of `check`: 0 valid, 1 a breach, 3 unknown. Invariants that the simulator finds broken are printed, but
     do not change the exit code: clients may not see the breach, or the configuration may permit it.
     """
-    original = _load(name)
+    original = load_or_read(name)
     changes = dict(map(option, settings))
     scenario = with_overrides(original, variant=variant, seed=seed, settings=changes)
     folder = out or Path(Path(name).stem)
@@ -90,8 +89,7 @@ def run(
     check_target(judged)  # before the simulation writes anything
     written = write_simulated(scenario, folder)
     is_catalogued = name in names() and scenario == original
-    if not is_catalogued:  # late faults of the catalogue are intended
-        warn(scenario, written)
+    warn(scenario, written)
     for text in (scenario.title, scenario.story):
         if text:
             click.echo(text)
@@ -114,12 +112,6 @@ def run(
     broken_invariants = ", ".join(result.breaks) or "none"
     click.echo(f"Exit code {code}, from the verdict; invariants broken in the simulation: {broken_invariants}")
     ctx.exit(code)
-
-
-def _load(name: str) -> Scenario:
-    """The scenario of the catalogue, or that of a file."""
-    is_file = name not in names() and (name.endswith(".toml") or Path(name).is_file())
-    return scenario_file.read(Path(name)) if is_file else load(name)
 
 
 def _write_page(scenario: Scenario, folder: Path, arguments: str = "") -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 
+from ..analysis.wording import plural
 from ..histories.errors import unknown_name
 from ..histories.simulation.bundle import WrittenBundle
 from ..histories.simulation.message_page import FORMS, markdown, player
 from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
+from ..histories.simulation.scenarios import load, names
 from ..histories.simulation.truth_file import handled_again, read_before_loss
 from ..models.exploration.message_trace import trace_messages
 from ..models.exploration.schedule import PATTERNS
@@ -59,7 +61,7 @@ settings_option = click.option(
     help="Number of faults to draw, at least one of each kind.",
 )
 @settings_option
-@click.option("--config", "file", type=LocalPath(), help="A scenario file (TOML).")
+@click.option("--config", "file", metavar="NAME|FILE", help="A scenario of the catalogue, or a scenario file (TOML).")
 @click.option("--out", required=True, type=LocalPath(), help="The folder of the bundle; an earlier bundle is replaced.")
 @click.option(
     "--trace",
@@ -79,7 +81,7 @@ def command(
     faults: str | None,
     fault_count: int,
     settings: tuple[str, ...],
-    file: Path | None,
+    file: str | None,
     out: Path,
     trace: Path | None,
     trace_from: float,
@@ -132,7 +134,14 @@ def option(text: str) -> tuple[str, Any]:
 
 
 def warn(scenario: Scenario, written: WrittenBundle) -> None:
-    """Print warnings about the scenario on stderr."""
+    """Print warnings about faults that came too late on stderr.
+
+    Those of the catalogue are intended, and those of a file were early enough if they broke what the file expects.
+    """
+    if scenario.name in names() and scenario == load(scenario.name):
+        return
+    if scenario.breaks and {*scenario.breaks} <= {*outcome(written.cluster, scenario).breaks}:
+        return
     for warning in late_faults(scenario, written):
         click.echo(f"Warning: {warning}", err=True)
 
@@ -151,7 +160,7 @@ def summary(written: WrittenBundle) -> str:
     truth = written.truth
     lines = [
         f"{written.folder}: {written.lines:,} client events, {truth['protocol_events']:,} protocol events, "
-        f"{truth['acknowledged']:,} records acknowledged",
+        f"{plural(truth['acknowledged'], 'record')} acknowledged",
         f"elections: {truth['elections']} ({truth['unclean_elections']} unclean); ISR shrinks: {truth['isr_shrinks']}",
     ]
     if truth["not_acknowledged"] is not None:

@@ -28,8 +28,8 @@ def simulate(
     """Simulate a run and write its bundle into the folder `out`, which is returned.
 
     The arguments are the options of `logjudge simulate`: `variant` is a protocol (kip-320 unless the scenario file sets
-    one), `faults` names the kinds to draw, `settings` has configurations by Kafka's names, `scenario` is a scenario
-    file. The same arguments write the same bytes. Raises UsageError.
+    one), `faults` names the kinds to draw, `settings` has configurations by Kafka's names, `scenario` is the name of
+    a scenario of the catalogue, or a scenario file. The same arguments write the same bytes. Raises UsageError.
     """
     if variant is not None and variant not in VARIANTS:
         raise unknown_name("variant", repr(variant), VARIANTS)
@@ -37,7 +37,7 @@ def simulate(
     if unknown:
         raise unknown_name("setting", repr(unknown[0]), OPTIONS, "`logjudge simulate --help`")
     kinds = ",".join([faults] if isinstance(faults, str) else faults).split(",")
-    file, options = None if scenario is None else Path(scenario), settings or {}
+    file, options = None if scenario is None else os.fspath(scenario), settings or {}
     simulate_request(
         Path(out), file, kinds, fault_count, variant=variant, seed=seed, brokers=brokers, ops=ops, settings=options
     )

@@ -13,8 +13,8 @@ from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import OWN_VERSION, Scenario
 from ..errors import UsageError, did_you_mean
 from ..output_folder import SIMULATED, write_whole
-from . import scenario_file
 from .bundle import WrittenBundle, write_bundle
+from .scenarios import load_or_read
 
 DRAWABLE = ", ".join(PATTERNS)
 FILE_ONLY = f"in a scenario file (--config): {', '.join(sorted(set(FAULTS) - set(PATTERNS)))}"
@@ -23,13 +23,13 @@ MIN_LOAD_US = 120 * SECOND  # duration of the load in a run with faults
 
 
 def simulate_request(
-    out: Path, file: Path | None, faults: Iterable[str], fault_count: int, **overrides: Any
+    out: Path, file: str | None, faults: Iterable[str], fault_count: int, **overrides: Any
 ) -> tuple[WrittenBundle, Scenario]:
-    """Simulate a scenario file, or a new scenario named as the folder, with drawn faults and `overrides`.
+    """Simulate a scenario by its name or file, or a new one named as the folder, with drawn faults and `overrides`.
 
     Returns the bundle and the scenario that was simulated. Raises UsageError.
     """
-    base = scenario_file.read(file) if file is not None else Scenario(out.name, "kip-320", defaults=OWN_VERSION)
+    base = load_or_read(file) if file is not None else Scenario(out.name, "kip-320", defaults=OWN_VERSION)
     try:
         scenario = _with_drawn_faults(with_overrides(base, **overrides), faults, fault_count)
     except ConfigError as error:

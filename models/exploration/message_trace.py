@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..replication.brokers.process import RUNNING
 from ..replication.cluster import Cluster
 from ..replication.config import NEVER, SECOND
 from ..replication.network import FIRST_CLIENT
@@ -18,7 +19,7 @@ INTRODUCTION = (
     "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) and "
     "the high watermark (HW) of each replica after each message. Only messages that moved one of these, carried "
     "records or reported an error, and the requests for them, are shown: empty fetches, which followers send all the "
-    "time, are left out."
+    "time, are left out, and so is what producers send to a broker that is down."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
@@ -61,7 +62,10 @@ class MessageTracer:
             if not text:
                 receive(request)
                 return
-            arrival = self._add(request.node, request.broker, text, False, isinstance(request, ProduceRequest))
+            is_up = self._cluster.brokers[request.broker].process.state == RUNNING
+            text += "" if is_up else f" ({self._name(request.broker)} is down)"
+            matters = is_up and isinstance(request, ProduceRequest)
+            arrival = self._add(request.node, request.broker, text, False, matters)
             reply = request.reply
 
             def responded(response: Any) -> None:
@@ -111,8 +115,12 @@ class MessageTracer:
         return message
 
     def _update(self, message: Message) -> None:
-        """Record the replicas' state; a message that changed it matters."""
+        """Record the replicas' state, and which logs became shorter; a message that changed it matters."""
         state = self._state()
+        before = {broker: end for broker, end, _ in self._last[0]}
+        for broker, end, _ in state[0]:
+            if end < before.get(broker, end):
+                message.text += f", after {self._name(broker)} truncated its log from {before[broker]} to {end}"
         message.replicas, message.remote = state
         message.matters = message.matters or state != self._last
         self._last = state

@@ -130,7 +130,7 @@ def test_odd_names_and_links_in_circles_do_no_harm(tmp_path):
 def test_a_folder_with_a_name_that_is_not_utf_8_is_reported(tmp_path):
     """A broker's folder can have the name of its host in another encoding."""
     folder = os.fsencode(tmp_path) + b"/brokers/br\xfccke/orders-0"
-    os.makedirs(folder)
+    os.makedirs(folder)  # noqa: PTH103
     with open(folder + b"/" + SEGMENT.encode(), "wb"):  # noqa: PTH123
         pass
     [part] = find_parts(tmp_path)

@@ -63,7 +63,9 @@ def test_brokers_files_that_were_meant_are_missed_beside_a_history(name: str, un
     result = judged(tmp_path)
     assert result.verdict == ("valid" if name.startswith("notes") else "unknown")
     found = [one["says"] for one in result.assumptions if one["name"] == "brokers' files found"]
-    assert [f"was found in {name.rstrip('/')}:" in sentence for sentence in found] == [True] * (result.verdict != "valid")
+    assert [f"was found in {name.rstrip('/')}:" in sentence for sentence in found] == [True] * (
+        result.verdict != "valid"
+    )
 
 
 def test_logs_that_retention_emptied_are_not_missing(tmp_path: Path) -> None:

@@ -52,6 +52,19 @@ def test_a_trace_changes_nothing_and_is_bounded() -> None:
     assert all(11_000_000 <= message.time <= 12_000_000 for message in later)
 
 
+def test_the_truncation_of_kip_101_is_in_a_message() -> None:
+    """With leader epochs the same schedule has none. A leader that is down hides no message behind those to it."""
+    found = {}
+    for name in ("kip-101-loss", "kip-101-loss-mended"):
+        messages = trace_messages(load(name), since=14_000_000)
+        found[name] = [message.text for message in messages if "truncated" in message.text]
+        down = [message for message in messages if "broker 1 is down" in message.text and "produce" in message.text]
+        assert len(down) < 4  # those with which the state changed
+        assert any(message.text == "acknowledged at offset 187" for message in messages) == (name == "kip-101-loss")
+    sentence = "fetch from offset 187 (broker 1 is down), after broker 2 truncated its log from 232 to 187"
+    assert found == {"kip-101-loss": [sentence], "kip-101-loss-mended": []}
+
+
 def test_table_and_diagram_have_every_message() -> None:
     messages = messages_of_the_round()
     rows = table(messages).splitlines()

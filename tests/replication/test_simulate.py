@@ -211,6 +211,14 @@ def test_a_missing_scenario_file_is_named(tmp_path: Path) -> None:
     assert str(error) == f"{tmp_path / 'none.toml'}: no such file or folder; check the path"
 
 
+def test_a_scenario_of_the_catalogue_is_simulated_by_its_name(tmp_path: Path) -> None:
+    result = invoke("simulate", "--config", "kip-101-loss", "--out", tmp_path / "run")
+    assert "acknowledged records lost: 45 (high-watermark-truncation)" in result.output
+    assert "Warning" not in result.stderr
+    error = invoke("simulate", "--config", "kip-101-los", "--out", tmp_path / "run").exception
+    assert str(error).startswith("there is no scenario kip-101-los; did you mean kip-101-loss or")
+
+
 NUMBERS = [
     name
     for name, option in OPTIONS.items()

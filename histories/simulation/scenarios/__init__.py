@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from pathlib import Path
 
 from ....models.replication.scenario import Scenario
 from ...errors import unknown_name
-from ..scenario_file import parse
+from ..scenario_file import parse, read
 
 THEMES = (
     "Replication and the high watermark",
@@ -38,3 +39,9 @@ def load(name: str) -> Scenario:
     if name not in names():
         raise unknown_name("scenario", name, names(), "`logjudge scenarios`")
     return parse((files(__package__) / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def load_or_read(name: str) -> Scenario:
+    """The scenario of this name in the catalogue, or that of a file. Raises UsageError and InputError."""
+    is_file = name not in names() and (name.endswith(".toml") or Path(name).exists())
+    return read(Path(name)) if is_file else load(name)
