@@ -28,15 +28,13 @@ Record = dict[str, Any]
 
 def subjects(figures: Record) -> list[Record]:
     """Each cycle that the record has: the worst of the run."""
-    return [{"finding": cycle["id"]} for cycle in figures.get("cycles", ())]
+    return [{"finding": cycle["id"]} for cycle in figures["cycles"]]
 
 
 def draw(figures: Record, finding: str) -> Figure:
     """Draws the cycle of a finding, by its id."""
-    cycle = next((one for one in figures.get("cycles", ()) if one["id"] == finding), None)
+    cycle = next(cycle for cycle in figures["cycles"] if cycle["id"] == finding)
     with style.look():
-        if cycle is None:
-            return style.empty_sheet(style.printable(finding), "No cycle of this id is recorded.")
         count = len(cycle["operations"])
         permitted = " (permitted)" if cycle["severity"] == "permitted" else ""
         title = f"{cycle['rule']}{permitted}: {count} transactions in a cycle"

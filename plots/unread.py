@@ -53,7 +53,8 @@ def _title(series: dict[str, list[int]], waiting: list[int], never: list[int]) -
         return f"{plural(never[-1], 'acknowledged record')} never read by a recorded consumer"
     waited = f"at most {max(waiting, default=0):,} waited at one time"
     if gone:
-        return f"{plural(gone, 'acknowledged record')} deleted legally before they were read; of the others {waited}"
+        before = "was deleted legally before it was" if gone == 1 else "were deleted legally before they were"
+        return f"{plural(gone, 'acknowledged record')} {before} read; of the others {waited}"
     if lost:
         later = f"{lost:,} {'was' if lost == 1 else 'were'} lost later"
         return f"every acknowledged record was read, but {later}; {waited}"

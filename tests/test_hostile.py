@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -160,12 +161,14 @@ def test_damage_is_quarantined_and_never_valid(name: str, tmp_path: Path) -> Non
     assert len((tmp_path / "out" / "quarantine.jsonl").read_text().splitlines()) in (1, 2)
 
 
-def test_all_frames_of_a_zstd_file_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("ending", "compress"), [("gz", gzip.compress), ("zst", zstandard.compress)])
+def test_all_members_of_a_compressed_file_are_read(
+    ending: str, compress: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
     half = len(EVENTS) // 2
-    (tmp_path / "h.jsonl.zst").write_bytes(
-        b"".join(map(zstandard.compress, (lines(EVENTS[:half]), lines(EVENTS[half:]))))
-    )
-    run = open_run(tmp_path / "h.jsonl.zst")
+    file = tmp_path / f"h.jsonl.{ending}"
+    file.write_bytes(compress(lines(EVENTS[:half])) + compress(lines(EVENTS[half:])))
+    run = open_run(file)
     assert b"".join(block.data for block in blocks(run.splits[0])) == lines(EVENTS)
 
 

@@ -18,6 +18,7 @@ from logjudge.plots.scale import scale_of
 from logjudge.plots.time_axis import bands_of
 from matplotlib.patches import StepPatch
 from matplotlib.text import Text
+from notation import parse
 
 
 def figures_of(name: str) -> dict[str, Any]:
@@ -129,6 +130,25 @@ def test_a_title_calls_no_record_unread_if_no_consumer_is_recorded() -> None:
     unrecorded = {**part, "offsets": {**part["offsets"], "readers": [], "readers_left_out": 0}}
     expected = "orders-1: 164 acknowledged records lost (offsets 617 to 780), no consumer is recorded"
     assert offsets.title_of(unrecorded) == expected
+
+
+@pytest.mark.parametrize(
+    ("history", "title"),
+    [
+        ("p:a@0 p:b@1 delete=1 c:<b@1", "1 acknowledged record was deleted legally before it was read"),
+        ("p:a@0 p:b@1 p:c@2 delete=2 c:<c@2", "2 acknowledged records were deleted legally before they were read"),
+    ],
+)
+def test_a_title_counts_what_was_deleted_unread(history: str, title: str, tmp_path: Path) -> None:
+    figures = judged(parse(history).write(tmp_path / "run")).figures
+    drawn = draw("unread", figures, {}).get_suptitle().replace("\n", " ")
+    assert drawn == f"{title}; of the others at most 1 waited at one time"
+
+
+def test_a_title_names_a_breach_without_a_loss() -> None:
+    findings = [[3, 4, "realtime-order", "violation", ""], [6, 6, "poll-skip", "violation", ""]]
+    part = {"name": "x-0", "lost": 0, "offsets": {"blocks": [], "findings": findings, "first": 0, "last": 7}}
+    assert offsets.title_of(part) == "x-0: realtime-order at offsets 3 to 4 and 1 more; no loss found"
 
 
 def test_a_title_names_a_lone_offset() -> None:

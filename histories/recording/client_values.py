@@ -6,7 +6,8 @@ kafka-python.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from ..errors import UsageError
@@ -52,24 +53,19 @@ def offset_of(offset: Any) -> int | None:
 
 def records_of(found: Any) -> list[Fields]:
     """The records of a poll's result: a record, an iterable of records, a dictionary of them by partition, or None."""
-    return [record for item in _items(found, _RECORD) if (record := _record(item)) is not None]
+    return [record for item in _items(found) if (record := _record(item)) is not None]
 
 
-def _items(found: Any, names: tuple[str, ...]) -> Iterator[Any]:
-    if found is None:
-        return
-    if isinstance(found, Mapping) and names[0] not in found:
-        for group in found.values():
-            yield from group
-    elif isinstance(found, Mapping) or _is_one(found, names):
-        yield found
-    else:
-        yield from found
+def _items(found: Any) -> Iterable[Any]:
+    if isinstance(found, Mapping) and "topic" not in found:
+        return chain.from_iterable(found.values())
+    return [] if found is None else [found] if _is_one(found) else found
 
 
-def _is_one(found: Any, names: tuple[str, ...]) -> bool:
-    """Whether it is one record or position: an object with a topic, or a tuple that begins with a topic's name."""
-    return hasattr(found, names[0]) or (isinstance(found, tuple) and bool(found) and isinstance(found[0], str))
+def _is_one(found: Any) -> bool:
+    """Whether it is one record or position: a dictionary, an object with a topic, or a tuple that begins with one."""
+    is_named = isinstance(found, Mapping) or hasattr(found, "topic")
+    return is_named or (isinstance(found, tuple) and bool(found) and isinstance(found[0], str))
 
 
 def _record(item: Any) -> Fields | None:
@@ -97,9 +93,7 @@ def positions_of(found: Any) -> list[Fields]:
     """Partitions with offsets: of an iterable, or of a dictionary from partition to offset."""
     if isinstance(found, Mapping) and "topic" not in found:
         return [_position(item, offset) for item, offset in found.items()]
-    is_one = isinstance(found, Mapping) or _is_one(found, _POSITION)
-    items: Iterable[Any] = [] if found is None else [found] if is_one else found
-    return [_position(item) for item in items]
+    return [_position(item) for item in _items(found)]
 
 
 def partitions_of(found: Any) -> list[Fields]:

@@ -132,8 +132,6 @@ class FaultInjector:
             self._heal(entry)
 
     def _heal(self, entry: tuple[Fault, Lasting]) -> None:
-        if entry not in self._active:
-            return
         self._active.remove(entry)
         fault, lasting = entry
         if self._snapshot is not None and fault.kind in STOPS_BROKERS:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from command_line import json_lines
+from logjudge.histories.evidence.server_log import read_server_log
 from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.config import SECOND
@@ -55,6 +56,15 @@ def records(folder: Path) -> list[tuple[int, str]]:
             assert batch.validate_crc()
             found.extend((record.offset, record.value.decode()) for record in batch)
     return found
+
+
+@pytest.mark.parametrize("variant", ["high-watermark", "kip-101", "kraft"])
+def test_a_broker_with_a_full_disk_logs_that_it_halts(variant: str, tmp_path: Path) -> None:
+    scenario = Scenario("full", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "disk-full", (1,), 10 * SECOND),))
+    folder = write_bundle(scenario, tmp_path / "run").folder
+    logged, damage = read_server_log(folder / "brokers" / "1" / "server.log")
+    assert damage.is_empty()
+    assert [kind for kind in logged["kind"] if kind in ("started", "halted")] == ["started", "halted", "started"]
 
 
 @pytest.mark.parametrize(

@@ -141,10 +141,8 @@ class ReplicaLog(Batches):
         self.last_epoch = self.epochs[-1].epoch if self.epochs else UNDEFINED
 
     def restart_at(self, offset: int) -> None:
-        """Clear the log and restart it at `offset` (truncateFullyAndStartAt)."""
+        """Clear the log and restart it at `offset`, beyond its end (truncateFullyAndStartAt)."""
         self.cut_off(0)
-        self.recovery_point = min(self.recovery_point, offset)
-        self.cleaned = min(self.cleaned, offset)
         self.base = self.start = self.end = self.flushed = offset
         self.epochs, self.last_epoch = [], UNDEFINED
         self.producers, self.transactions = {}, LogTransactions()
