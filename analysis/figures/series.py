@@ -27,11 +27,6 @@ class Bins(NamedTuple):
     first: int
     number: int
 
-    @property
-    def width(self) -> int:
-        """The width of each bin in ns."""
-        return 1 << self.shift
-
     def of(self, times: Ints) -> Ints:
         """The number of the bin of each time (ns); times outside are in the nearest one."""
         numbers: Ints = np.clip((times >> self.shift) - self.first, 0, self.number - 1)

@@ -9,7 +9,7 @@ the record. Times are of the controller's clock in milliseconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -76,11 +76,8 @@ class Replay:
 
     def apply(self, record: MetadataRecord) -> None:
         """Applies a record. One with missing or wrong fields becomes damage."""
-        handler = HANDLERS.get(record.type)
-        if handler is None:
-            return
         try:
-            handler(self, record)
+            HANDLERS[record.type](self, record)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             reason = f"{record.type} at offset {record.offset} cannot be applied: {error}"
             self.broken(record, "decode", reason)
@@ -112,35 +109,35 @@ def read_cluster_metadata(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     snapshots = sorted(p for p in folder.glob("*.checkpoint") if SNAPSHOT.fullmatch(p.name) and p.is_file())
     first = int(segments[0].stem) if segments else None
     replay = Replay()
+    records: list[MetadataRecord] = []
     begin = 0
     if first != 0 and snapshots:
         # The log begins after offset 0: earlier records are only in a snapshot.
         usable = [p for p in snapshots if first is None or int(p.name[:20]) >= first]
         path = (usable or snapshots)[0]
         begin = int(path.name[:20])
-        _replay_file(path, replay, at_offset=begin - 1)
-    for path in segments:
-        _replay_file(path, replay, begin=begin)
+        records += _records_of(path, replay, at_offset=begin - 1)
+    for path in segments:  # a metadata transaction may end in a later one than it began in
+        records += _records_of(path, replay, begin=begin)
+    replay.apply_all(records)
     return replay.tables()
 
 
-def _replay_file(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> None:
-    """Replays a file. The records of a snapshot all have the offset of the snapshot."""
+def _records_of(path: Path, replay: Replay, begin: int = 0, at_offset: int | None = None) -> Iterator[MetadataRecord]:
+    """The records of a file; damage goes to the replay. Those of a snapshot all have the offset of the snapshot."""
     from .segments import raw_records  # loads compiled loops, which takes time
 
     raw, damage = raw_records(path)
     replay.damage.extend({**row, "file": path.name} for row in damage)
-    records = []
     for entry in raw:
         if entry.value is None or entry.is_control or entry.offset < begin:
             continue
         when = (entry.offset if at_offset is None else at_offset, entry.timestamp)
         try:
             if (decoded := decode(entry.value)) is not None:
-                records.append(MetadataRecord(*when, *decoded, entry.byte, path.name))
+                yield MetadataRecord(*when, *decoded, entry.byte, path.name)
         except MalformedRecordError as error:
             replay.broken(MetadataRecord(*when, "", {}, entry.byte, path.name), "decode", str(error))
-    replay.apply_all(records)
 
 
 def replay_records(records: list[MetadataRecord]) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -14,11 +15,12 @@ from logjudge.histories.evidence.cluster_metadata import (
     replay_records,
     without_aborted,
 )
-from logjudge.histories.evidence.metadata_records import NAMES, decode
+from logjudge.histories.evidence.metadata_records import NAMES, decode, encode
 from logjudge.histories.evidence.record_schema import MalformedRecordError
 from polars.testing import assert_frame_equal
 
 from .conftest import DATA
+from .transaction_logs import batch
 
 TOPIC, UUID = "orders", "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -84,6 +86,37 @@ def test_an_aborted_metadata_transaction_never_happened():
     assert without_aborted([begin, inside, abort]) == []
     assert without_aborted([begin, inside, end]) == [inside]
     assert without_aborted([begin, inside]) == []
+
+
+@pytest.mark.parametrize(("end", "isr"), [("END", [[1, 2, 3], [1], [1, 2]]), ("ABORT", [[1, 2, 3], [1, 2]])])
+def test_a_metadata_transaction_may_end_in_a_later_segment(tmp_path, end, isr):
+    begun = [*beginning(), record(2, "BEGIN_TRANSACTION_RECORD"), change(3, isr=[1])]
+    ended = [record(4, f"{end}_TRANSACTION_RECORD"), change(5, isr=[1, 2])]
+    for first, records in ((0, begun), (4, ended)):
+        written = (batch(each.offset, encode(each.type, each.data)) for each in records)
+        (tmp_path / f"{first:020d}.log").write_bytes(b"".join(written))
+    frame, damage = read_cluster_metadata(tmp_path)
+    assert damage.is_empty()
+    assert frame["isr"].drop_nulls().to_list() == isr
+
+
+def test_a_topic_that_is_created_again_has_no_partitions_of_the_removed_one():
+    again = [replace(each, data={**each.data, "topicId": "B" * 22, "leader": 2}) for each in beginning()]
+    frame, damage = replay_records([*beginning(), record(2, "REMOVE_TOPIC_RECORD", topicId=UUID), *again])
+    assert damage.is_empty()
+    assert frame.filter(kind="remove-topic").select("topic", "topic_id").rows() == [(TOPIC, UUID)]
+    assert frame.filter(kind="partition").select("topic", "topic_id", "leader").rows() == [
+        (TOPIC, UUID, 1),
+        (TOPIC, "B" * 22, 2),
+    ]
+    removed = [*beginning(), record(2, "REMOVE_TOPIC_RECORD", topicId=UUID), change(3, isr=[1])]
+    assert replay_records(removed)[1].height == 1
+
+
+def test_a_record_without_a_field_is_damage():
+    frame, damage = replay_records([record(0, "TOPIC_RECORD", name=TOPIC), *beginning()])
+    assert damage.select("kind", "first_offset").rows() == [("decode", 0)]
+    assert frame.height == 2
 
 
 def test_a_change_without_its_beginning_is_damage():

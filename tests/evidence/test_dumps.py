@@ -105,6 +105,24 @@ def test_a_payload_that_is_no_utf_8_has_no_digest():
     assert dump.records["digest"].is_null().to_list() == [True, False]
 
 
+@pytest.mark.parametrize("kind", ["COMMIT", "ABORT"])
+def test_a_marker_has_neither_key_nor_value(kind):
+    head = HEAD.replace("isTransactional: false isControl: false", "isTransactional: true isControl: true")
+    line = "| offset: 0 CreateTime: 5 keySize: 4 valueSize: 6 sequence: -1 headerKeys: []"
+    [dump] = parse_dump(f"{head}\n{line} endTxnMarker: {kind} coordinatorEpoch: 0\n")
+    assert dump.damage.is_empty()
+    assert dump.records.select("control", "key", "value", "digest").rows() == [(kind.lower(), None, None, None)]
+
+
+@pytest.mark.parametrize("value", ['{"type":"order"', '{"type":"order","data":1}', '{"type":"TOPIC_RECORD","data":1}'])
+def test_a_payload_may_look_like_a_metadata_record(value):
+    text = f"{HEAD}\n| offset: 0 CreateTime: 5 keySize: -1 valueSize: {len(value)} headerKeys: [] payload: {value}\n"
+    [dump] = parse_dump(text)
+    assert dump.records["value"].to_list() == [value]
+    assert dump.metadata.is_empty()
+    assert dump.damage.is_empty()
+
+
 @given(st.text(max_size=200))
 def test_noise_never_crashes(text):
     for dump in parse_dump("Dumping x/orders-0/00000000000000000000.log\n" + text):

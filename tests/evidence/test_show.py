@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 
-from .transaction_logs import SEGMENT, STARTED, batch, log
+from .transaction_logs import SEGMENT, STARTED, batch, log, number
 
 DATA = Path(__file__).parent / "data" / "transactions"
 
@@ -38,6 +38,25 @@ def test_a_batch_at_a_byte(brokers: Path, file: str, byte: int, texts: list[str]
     result = show(brokers / file / SEGMENT, byte)
     assert result.exit_code == 0
     assert all(text in result.output for text in texts), result.output
+
+
+def test_records_of_kafkas_own_topics_are_decoded(brokers: Path, tmp_path: Path) -> None:
+    controllers = brokers / "100/data/__cluster_metadata-0" / SEGMENT
+    [features] = json.loads(show(controllers, 91, "--json").stdout)
+    assert [one["key"] for one in features["records"]][:2] == ["BEGIN_TRANSACTION_RECORD", "FEATURE_LEVEL_RECORD"]
+    assert features["records"][1]["value"].keys() == {"name", "featureLevel"}
+    segment = tmp_path / "__consumer_offsets-0" / SEGMENT
+    segment.parent.mkdir()
+    key = number(1, 2) + b"\0\1g" + b"\0\1x" + number(0, 4)
+    value = number(3, 2) + number(7, 8) + number(2, 4) + number(0, 2) + number(0, 8)
+    segment.write_bytes(batch(0, value, key) + batch(1, None, key) + batch(2, b"\0", key))
+    begins = [one["byte"] for one in json.loads(show(segment, "--json").stdout)]
+    shown = (json.loads(show(segment, begin, "--json").stdout) for begin in begins)
+    decoded, removed, malformed = (batches[0]["records"][0] for batches in shown)
+    assert decoded["key"] == removed["key"] == {"group": "g", "topic": "x", "partition": 0}
+    assert (decoded["value"]["offset"], decoded["value"]["leaderEpoch"], removed["value"]) == (7, 2, None)
+    assert malformed["malformed"]
+    assert malformed["malformed"] in show(segment, begins[2]).output
 
 
 def test_all_batches_of_a_segment_and_json(brokers: Path) -> None:
