@@ -109,17 +109,20 @@ def generations_of(
 def _merge_changes(
     recorded: Sequence[TopicChange], faults: Sequence[TopicChange], is_metadata_complete: bool
 ) -> list[TopicChange]:
-    """All changes, each once: a fault and its record in the metadata log are one change."""
+    """All changes, each once: a fault and its record in the metadata log are one change.
+
+    Records without a fault are mostly the first ones, such as that of the creation before the recording began.
+    """
     out: list[TopicChange] = []
     for kind in (DELETE, CREATE):
         records = [change for change in recorded if change.kind == kind]
-        unmatched = []
-        for fault in (change for change in faults if change.kind == kind):
+        unmatched: list[TopicChange] = []
+        for fault in (change for change in reversed(faults) if change.kind == kind):
             first, last = fault.span
-            at_once = (one for one in records if one.span.earliest <= last and first <= one.span.latest)
+            at_once = (one for one in reversed(records) if one.span.earliest <= last and first <= one.span.latest)
             record = next(at_once, None)
             if record is None:
-                unmatched.append(fault)
+                unmatched.insert(0, fault)
             else:
                 records.remove(record)
                 earliest = max(record.span.earliest, fault.span.earliest)

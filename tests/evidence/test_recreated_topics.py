@@ -1,0 +1,76 @@
+"""A topic that was created, deleted and created again within a second, with the metadata log and both topics' logs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import invoke, verdict_of_run
+from figure_cases import judged
+from logjudge.histories.evidence.metadata_records import encode
+from logjudge.plots import draw
+from notation import parse
+
+from .transaction_logs import SEGMENT, batch
+
+OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
+HISTORY = "p:a@0 p:b@1 c:<a@0,b@1 delete-topic create-topic p:d@0 p:e@1 c:<d@0,e@1 end=2 final:<d@0,e@1"
+STARTED_AT = "2026-01-01T00:00:00Z"
+
+
+def metadata() -> Iterator[bytes]:
+    """Broker 1 leads the old generation, first with broker 2 in sync; broker 2 leads the new one."""
+    both = {"replicas": [1, 2], "isr": [1, 2], "addingReplicas": [], "removingReplicas": []}
+    for offset, (time, kind, fields) in enumerate(
+        [
+            (0, "TOPIC_RECORD", {"name": "x", "topicId": OLD}),
+            (0, "PARTITION_RECORD", {"topicId": OLD, "leader": 1, "leaderEpoch": 0, "partitionEpoch": 0, **both}),
+            (5, "PARTITION_CHANGE_RECORD", {"topicId": OLD, "isr": [1]}),
+            (7, "REMOVE_TOPIC_RECORD", {"topicId": OLD}),
+            (9, "TOPIC_RECORD", {"name": "x", "topicId": NEW}),
+            (9, "PARTITION_RECORD", {"topicId": NEW, "leader": 2, "leaderEpoch": 0, "partitionEpoch": 0, **both}),
+        ]
+    ):
+        number = {"partitionId": 0} if kind.startswith("PARTITION") else {}
+        yield batch(offset, encode(kind, {**number, **fields}), time=time)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    history = parse(HISTORY)
+    history.config.update(started_at=STARTED_AT, topics={"x": {"partitions": 1, "replication.factor": 2}})
+    folder = history.write(tmp_path / "run")
+    for place, id_, values in (("snapshots/early/brokers", OLD, b"ab"), ("brokers", NEW, b"de")):
+        for broker in ("1", "2"):
+            log = folder / place / broker / "data" / "x-0"
+            log.mkdir(parents=True)
+            (log / "partition.metadata").write_text(f"version: 0\ntopic_id: {id_}\n")
+            (log / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+            (log / SEGMENT).write_bytes(b"".join(batch(at, bytes((value,))) for at, value in enumerate(values)))
+            (log.parent / "meta.properties").write_text(f"version=1\ncluster.id=c\nnode.id={broker}\n")
+    controller = folder / "brokers" / "100" / "data" / "__cluster_metadata-0"
+    controller.mkdir(parents=True)
+    (controller / SEGMENT).write_bytes(b"".join(metadata()))
+    (controller.parent / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=100\n")
+    return folder
+
+
+def test_each_generation_has_its_own_leaders(run: Path) -> None:
+    shutil.rmtree(run / "snapshots")  # the time of that copy is not recorded
+    assert verdict_of_run(run)["verdict"] == "valid"
+    old, new = invoke("timeline", run).output.split("x-0#2")
+    assert "broker 1 leader of x-0 in epoch 0" in old
+    assert "shrank to [1]" in old
+    assert "broker 2 leader" not in old
+    assert "broker 2 leader of x-0 in epoch 0" in new
+    assert "shrank" not in new
+
+
+def test_figures_end_with_the_topic(run: Path) -> None:
+    figures = judged(run).figures
+    [old] = [part["replicas"] for part in figures["partitions"] if part["name"] == "x-0#1"]
+    [term] = old["terms"]
+    assert old["isr"][-1] == [term["ended"], []]
+    draw("swimlane", figures, {"partition": "x-0#1"})
