@@ -54,3 +54,15 @@ def test_a_leader_that_a_reassignment_brought_into_the_isr_is_not_unclean(isr, c
     assert found.cause == cause, found
     joined = "broker 2 joined the ISR [1, 3] at its election, as a reassignment ended"
     assert (joined in [fact.sentence for fact in found.chain]) == (isr == "2,3")
+
+
+@pytest.mark.parametrize(
+    ("adding", "removing", "steps"),
+    [("3", "1", "added [3] and removed [1]"), ("3", "", "added [3]"), ("", "1", "removed [1]")],
+)
+def test_a_leader_logs_the_reassignment_during_which_it_began(adding, removing, steps):
+    moves = f"adding replicas [{adding}] and removing replicas [{removing}]"
+    line = BEGAN.replace("adding replicas [] and removing replicas []", moves) % (1, 0, 0, 0, "1,2")
+    [move] = timeline(AFTER, events=[server_log("1", (1, line))]).moves
+    assert (move.adding, move.removing) == (frozenset(adding), frozenset(removing))
+    assert move.fact.sentence == f"broker 1 led orders-0 while a reassignment {steps}"

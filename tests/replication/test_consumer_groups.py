@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,8 @@ import pytest
 from command_line import verdict_of_run
 from hypothesis import given
 from hypothesis import strategies as st
+from logjudge.analysis.engines.local import judge_run
+from logjudge.histories.bundle import open_run
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.histories.simulation.scenarios import load
@@ -156,6 +159,16 @@ def test_the_judge_finds_what_happened(name: str, tmp_path: Path) -> None:
     last = dict(groups.filter(groups["kind"] == "committed").select("partition", "offset").rows())
     ends = {p: end for p, (_, end) in enumerate(filter(None, written.cluster.log_ranges()))}
     assert last == ends  # everything was handled and committed
+
+
+def test_the_judge_explains_what_a_group_missed_by_the_truncation_below_its_position(tmp_path: Path) -> None:
+    """Before KIP-320 the group does not notice it, and skips the records that replaced those it had read."""
+    losing = load("kip-101-loss")
+    group = {"simulation.commit": "after", "partition.assignment.strategy": "range", "simulation.handle.ms": 5}
+    written = write_bundle(replace(losing, options={**losing.options, **group}), tmp_path / "run")
+    [cause] = judge_run(open_run(written.folder).with_settings(rules=("consumer-loss",))).causes()
+    assert cause.cause == "truncation-below-position"
+    assert "truncated" in [fact.kind for fact in cause.chain]
 
 
 def test_a_cooperative_rebalance_leaves_owners_their_partitions() -> None:
