@@ -117,6 +117,7 @@ REGISTERS: dict[str, tuple[tuple[str, ...], str, set[str], set[str]]] = {
     "G1b": (("wx2wx1", "rx2"), "", {"G1b"}, {"read-committed"}),
     "G1c": (("wx1ry1", "wy1rx1"), "", {"G1c"}, {"read-committed"}),
     "internal": (("wx1", ">wx2", ">rx1rx2"), "", {"internal"}, {"read-atomic"}),
+    "future read": (("rx1wx1",), "", {"future-read"}, {"read-committed"}),
     "good": (("wy2", ">ry2wx2rx2wx1rx1"), "", set(), set()),
     "initial state": (("rx_ry1", "wy1wx2"), "", {"G-single-item"}, {"consistent-view", "repeatable-read"}),
     "wfr": (("wy1", "ry1wx1wy2", "rx1ry1"), "wfr", {"G-single-item"}, {"consistent-view", "repeatable-read"}),

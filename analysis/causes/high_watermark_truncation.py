@@ -90,10 +90,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
-    old_format = _old_format_facts(timeline)
-    if old_format is None:
-        return needs(_RELEASE_OR_FORMAT)
-    terms = _final_terms(timeline)
+    old_format, terms = _old_format_facts(timeline), _final_terms(timeline)
     if not old_format or not terms:
         return NOT_THE_CASE
     if own := _truncated_above_facts(timeline, differing):

@@ -84,8 +84,7 @@ class FrameStore:
         """The table that `put` returned or wrote."""
         if isinstance(held, pl.DataFrame):
             return held
-        if self._file is None:
-            raise ValueError("nothing was written")
+        assert self._file is not None  # `put` made it
         return unpack(os.pread(self._file.fileno(), held.length, held.position))
 
 

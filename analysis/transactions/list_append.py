@@ -154,6 +154,6 @@ def _judge_steps(steps: list[MicroOperation]) -> Iterator[tuple[str, str]]:
             return
         later = {value for f, value in steps[number:] if f == "w"}
         if later and (found := [item for item in read.split("\n")[:-1] if item in later]):
-            yield "future-read", f"read its own append {shown(found[0])} before it made it"
+            yield "future-read", f"read its own later append {shown(found[0])}"
             return
         expected = read

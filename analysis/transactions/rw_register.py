@@ -211,6 +211,6 @@ def _judge_steps(steps: list[MicroOperation]) -> Iterator[tuple[str, str]]:
                 yield "internal", f"read {version_in_words(current)} in place of {state}"
                 return
             if current != INITIAL and ("w", value) in steps[number:]:
-                yield "future-read", f"read its own write {shown(current)} before it made it"
+                yield "future-read", f"read its own later write {shown(current)}"
                 return
         expected = current

@@ -53,11 +53,15 @@ def test_a_follower_that_cut_its_log_above_what_its_leader_wrote_differs_for_eve
     old = of_format_v1("1: 0a 1b 2c\n2: 0a 1x 2c")
     controller = server_log("3", (1, LEADS % (1, 0, "1")), (9, LEADS % (2, 1, "2")))
 
-    def cut(to, at):
+    def cut(to, at, version="0.10.2.2"):
         events = [controller, server_log("1", (at, CUT % to))]
-        return explain_divergence(timeline(old, events=events, version="0.10.2.2"), DIFFER)
+        return explain_divergence(timeline(old, events=events, version=version), DIFFER)
 
     assert cut(2, 12).cause == "high-watermark-truncation"
+    for version in ("1.0.2", None):  # with log.message.format.version=0.10.2, or not recorded
+        found = cut(2, 12, version)
+        assert found.cause == "high-watermark-truncation"
+        assert "the log has message format v1, which has no leader epochs" in [fact.sentence for fact in found.chain]
     assert cut(1, 12).cause == "unknown"  # what differs was cut off, so it came later
     assert cut(2, 5).cause == "unknown"  # before the election
     assert explain_divergence(timeline(old, events=[controller], version="0.10.2.2"), DIFFER).missing

@@ -94,6 +94,25 @@ def test_an_election_after_the_eligible_replicas_were_cleared_is_unclean_unless_
     assert (found.cause == "unclean-election") == bool(unclean)
 
 
+@pytest.mark.parametrize(
+    ("allows", "is_unclean", "cause"), [(True, True, "unclean-election"), (False, False, "unknown")]
+)
+def test_a_setting_decides_whether_an_election_outside_the_isr_was_that_of_the_last_known_leader(
+    allows, is_unclean, cause
+):
+    """The record of the election may have emptied the ELR itself (KIP-966)."""
+    dies = (7, {"isr": [], "leader": -1, "eligibleLeaderReplicas": [1], "lastKnownElr": [2]})
+    elects = (9, {**ELECTS_2[1], "eligibleLeaderReplicas": [], "lastKnownElr": []})
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    name, meta = "unclean.leader.election.enable", metadata(SHRINKS, dies, elects)
+    known = timeline(tables, meta=meta, config={name: allows})
+    assert known.terms[2].elected_uncleanly is is_unclean
+    assert explain_loss(known, lost()).cause == cause
+    unrecorded = timeline(tables, meta=meta)
+    assert unrecorded.terms[2].elected_uncleanly is None
+    assert [text.partition(" of ")[0] for text in explain_loss(unrecorded, lost()).missing] == [name]
+
+
 @pytest.mark.parametrize(("at", "is_named"), [(3, True), (8, False)])
 def test_the_setting_at_the_acknowledgement_is_part_of_a_rolled_back_log(at, is_named):
     """An operator lowers it in an outage, before the record or after it; then the disk of the last broker is lost."""
