@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
 
@@ -22,12 +22,6 @@ class cached_property(Generic[Value]):  # noqa: N801
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> cached_property[Value]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Value: ...
-    def __get__(self, instance: object | None, owner: type) -> cached_property[Value] | Value:
-        if instance is None:
-            return self
+    def __get__(self, instance: object, owner: type) -> Value:
         value = instance.__dict__[self._name] = self._compute(instance)
         return value

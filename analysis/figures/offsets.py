@@ -200,8 +200,6 @@ def _lane(offsets: Ints, is_lost: Mask | None, visible: Ints) -> dict[str, Any]:
 
 def _segments(offsets: Ints, kind: Ints, gap_after: Mask) -> list[tuple[int, int, int]]:
     """Runs of one kind (0: none) without a gap. If there are too many, groups of equal size become runs of kind -1."""
-    if not len(offsets):
-        return []
     starts, ends = _runs((kind[1:] != kind[:-1]) | gap_after[:-1])
     starts, ends = starts[kind[starts] != 0], ends[kind[starts] != 0]
     codes = kind[starts]
