@@ -105,6 +105,15 @@ def test_reads_message_sets_of_the_old_formats(magic, codec):
     assert segment.batches["crc_ok"].all()
 
 
+def test_with_log_append_time_all_records_of_a_compressed_message_have_its_time():
+    data = bytearray(legacy([b"a", b"b"], 1, codec=1))
+    data[17] |= 8  # the attributes
+    data[18:26] = (BASE_TIME + 99).to_bytes(8, "big")
+    data[12:16] = zlib.crc32(data[16:]).to_bytes(4, "big")
+    assert read(bytes(data)).records["timestamp"].to_list() == [BASE_TIME + 99] * 2
+    assert [record.timestamp for record in MemoryRecords(bytes(data)).next_batch()] == [BASE_TIME + 99] * 2
+
+
 def test_markers_are_control_records_and_have_no_value():
     data = batch([b"a"], 0, transactional=True, producer=(9, 0, 0)) + marker(0, 1)
     data += batch([b"b"], 2, transactional=True, producer=(9, 0, 1)) + marker(1, 3)
