@@ -67,7 +67,8 @@ def _header(batch: Row) -> str:
         parts.append(f"producer {batch['producer_id']}, epoch {batch['producer_epoch']}{sequence}")
     parts += [name for name in ("transactional", "control") if batch[name]]
     if batch["codec"] != "none":
-        parts.append(str(batch["codec"]))
+        old = f" (records inside a message of format v{batch['magic']} are not shown)" if batch["magic"] < 2 else ""
+        parts.append(f"{batch['codec']}{old}")
     parts.append("CRC right" if batch["crc_ok"] else "CRC WRONG: its records are not shown")
     return ", ".join(parts)
 

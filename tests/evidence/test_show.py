@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from logjudge.cli.main import cli
 
+from .test_segments import batch as compressed
+from .test_segments import legacy
 from .transaction_logs import SEGMENT, STARTED, batch, log, number
 
 DATA = Path(__file__).parent / "data" / "transactions"
@@ -84,6 +86,17 @@ def test_damaged_and_hostile_batches(tmp_path: Path) -> None:
     assert show(segment, 0).output == (
         "byte 0, offset 0, 1 record, 69 bytes, leader epoch 0, CRC WRONG: its records are not shown\n"
     )
+
+
+@pytest.mark.parametrize(("magic", "shown"), [(2, ["a", "b"]), (1, [])])
+def test_compressed_records_are_shown_or_said_to_be_left_out(magic: int, shown: list[str], tmp_path: Path) -> None:
+    segment = tmp_path / SEGMENT
+    values = [b"a", b"b"]
+    segment.write_bytes(compressed(values, codec=1) if magic == 2 else legacy(values, magic, codec=1))
+    [found] = json.loads(show(segment, 0, "--json").stdout)
+    assert [record["value"] for record in found["records"]] == shown
+    left_out = "gzip (records inside a message of format v1 are not shown)"
+    assert (left_out in " ".join(show(segment, 0).output.split())) == (not shown)
 
 
 def test_a_time_that_no_calendar_has(tmp_path: Path) -> None:
