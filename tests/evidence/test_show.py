@@ -89,7 +89,7 @@ def test_damaged_and_hostile_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("magic", "shown"), [(2, ["a", "b"]), (1, [])])
-def test_compressed_records_are_shown_or_said_to_be_left_out(magic: int, shown: list[str], tmp_path: Path) -> None:
+def test_compressed_records_are_shown_or_reported_as_left_out(magic: int, shown: list[str], tmp_path: Path) -> None:
     segment = tmp_path / SEGMENT
     values = [b"a", b"b"]
     segment.write_bytes(compressed(values, codec=1) if magic == 2 else legacy(values, magic, codec=1))
