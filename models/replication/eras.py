@@ -26,6 +26,8 @@ class Era:
     # Committed offsets expire after their commit, not after the group became empty, as since 2.1 (KIP-211).
     expires_active_offsets: bool = False
     reads_followers: bool = False  # consumers may fetch from followers (KIP-392)
+    # A move of a partition ends when all its target replicas are in the ISR, not just those added (KAFKA-15665).
+    moves_into_full_isr: bool = True
     defaults: Mapping[str, Any] = field(default_factory=dict)  # settings with another default than in 4.1
     absent: tuple[str, ...] = ()  # settings and faults that did not exist yet
 
@@ -57,7 +59,7 @@ ERAS: dict[str, Era] = {
     "2.0": Era(  # 1.1 to 2.0.0
         **_ZOOKEEPER, notifies_leaving_leader=False, defaults=_OLD_DEFAULTS, absent=_LATER
     ),
-    "3.3": Era(absent=("group.protocol",)),
-    "3.3, follower reads": Era(reads_followers=True, absent=("group.protocol",)),
+    "3.3": Era(moves_into_full_isr=False, absent=("group.protocol",)),
+    "3.3, follower reads": Era(reads_followers=True, moves_into_full_isr=False, absent=("group.protocol",)),
     "3.9": Era(raises_epoch_on_shrink=False),  # since 3.6 (KAFKA-15021)
 }

@@ -1,7 +1,8 @@
 """Moving a partition to other brokers: KIP-455's adding and removing replicas, and the steps of ZooKeeper's controller.
 
 KRaft (ReplicationControlManager.changePartitionReassignment): the replicas become the target, followed by those to
-remove. When all that are added are in the ISR, the others leave in one change, in a new leader epoch.
+remove. When the target is in the ISR (before 3.8: what is added of it), the others leave in one change, in a new leader
+epoch.
 
 ZooKeeper (KafkaController.onPartitionReassignment): of the original set ORS and the target set TRS, the replicas RS
 become ORS + TRS, with AR to add and RR to remove, in a new leader epoch. When TRS is in the ISR, a leader outside of
@@ -28,13 +29,14 @@ def begin(state: PartitionState, target: Sequence[int], era: Era) -> PartitionSt
 
 
 def finish(state: PartitionState, live: Sequence[int], era: Era) -> list[PartitionState]:
-    """The changes that end a move; none while an added replica is out of the ISR, or no target replica can lead."""
+    """The changes that end a move; none while a required replica is out of the ISR, or no target replica can lead."""
     if not (state.adding or state.removing):
         return []
     isr = tuple(r for r in state.isr if r not in state.removing)
-    if not isr or not set(state.adding) <= set(isr):
-        return []
     replicas = tuple(r for r in state.replicas if r not in state.removing)
+    required = replicas if era.moves_into_full_isr else state.adding
+    if not isr or not set(required) <= set(isr):
+        return []
     moved = _led_within(state, replicas, isr, live)
     if moved is None:
         return []

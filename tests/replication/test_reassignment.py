@@ -34,7 +34,7 @@ def test_the_replicas_are_the_target_and_those_to_remove() -> None:
     assert begin(HOME, (4, 5, 3), ZOOKEEPER).epoch == 5
 
 
-def test_a_move_ends_when_all_that_it_adds_are_in_the_isr() -> None:
+def test_a_move_ends_when_its_target_is_in_the_isr() -> None:
     moving = begin(HOME, (4, 5, 3), KRAFT)
     assert finish(replace(moving, isr=(1, 2, 3, 4)), ALL, KRAFT) == []
     [done] = finish(replace(moving, isr=(1, 2, 3, 4, 5)), ALL, KRAFT)
@@ -45,8 +45,16 @@ def test_a_move_ends_when_all_that_it_adds_are_in_the_isr() -> None:
     # Only live brokers of the target can lead.
     [second] = finish(replace(moving, isr=(1, 2, 3, 4, 5)), (1, 2, 3, 5), KRAFT)
     assert second.leader == 5
-    assert finish(replace(moving, isr=(1, 2, 4, 5)), (1, 2, 3), KRAFT) == []
+    assert finish(replace(moving, isr=(1, 2, 3, 4, 5)), (1, 2), KRAFT) == []
     assert finish(HOME, ALL, KRAFT) == []
+
+
+def test_a_move_waits_for_a_target_replica_that_stays_out_of_the_isr() -> None:
+    """KAFKA-15665, in 3.8; ZooKeeper's controller always did (KafkaController.isReassignmentComplete)."""
+    without_3 = replace(begin(HOME, (4, 5, 3), KRAFT), isr=(1, 2, 4, 5))
+    assert finish(without_3, ALL, KRAFT) == finish(without_3, ALL, ZOOKEEPER) == []
+    [done] = finish(without_3, ALL, ERAS["3.3"])
+    assert (done.replicas, done.isr) == ((4, 5, 3), (4, 5))
 
 
 def test_zookeeper_s_controller_replaces_the_leader_before_replicas_leave() -> None:

@@ -108,7 +108,7 @@ class Controller:
         self._move(partition, "completed", replace(last, version=state.version))
 
     def finish_reassignment(self, partition: int) -> None:
-        """End a move if its new replicas are in the ISR."""
+        """End a move if the replicas that it requires are in the ISR."""
         for state in reassignment.finish(self.view[partition], self.live, self._rules.era):
             self._move(partition, "completed", state)
 
