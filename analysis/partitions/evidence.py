@@ -128,33 +128,38 @@ def resolved_sends(
 
 def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
-    settings, faults = common.settings, faults_of(common.context)
-    config = dict(settings.topic(logs.topic))
-    log_events, started = _table_or_empty(frames, "log_events"), started_ms(settings)
-    clocks = clocks_of(common)
-    if "sends" in frames:
-        clocks = clocks_by_records(clocks, logs, log_events, frames["sends"], started)
-    of_partition = _table_or_empty(frames, "metadata")
-    is_here = pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
-    metadata, everywhere = (_table_or_empty(common.shared, name).filter(is_here) for name in MENTIONED)
-    all_events = pl.concat([log_events, everywhere])
-    clocks = without_steps(clocks, all_events, of_partition)
-    late = {name: ahead for name, (ahead, _) in ahead_of_elections(log_events, of_partition).items()}
-    recorded = pl.concat([of_partition, metadata])
-    own = metadata_clock(clocks, late, recorded, frames["sends"], faults, started) if "sends" in frames else None
-    if own is not None and own.offset:
-        on_time = of_partition.with_columns(pl.col("time") - own.offset)
-        clocks = {**clocks_by_elections(clocks, log_events, on_time), METADATA_TOPIC: own}
-    else:
-        clocks = clocks_by_elections(clocks, log_events, of_partition)
-    builder = Builder(logs, clocks, faults, config=config, started=started)
-    system = settings.config.get("system")
-    return build_timeline(
-        builder,
-        recorded,
-        all_events,
-        str(system["version"]) if isinstance(system, dict) and "version" in system else None,
+    settings, is_here = common.settings, pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
+    metadata, log_events = (
+        pl.concat([_table_or_empty(frames, name), _table_or_empty(common.shared, name).filter(is_here)])
+        for name in MENTIONED
     )
+    clocks = _clocks_beside(logs, frames, common, metadata, log_events)
+    config, system = dict(settings.topic(logs.topic)), settings.config.get("system")
+    builder = Builder(logs, clocks, faults_of(common.context), config=config, started=started_ms(settings))
+    version = str(system["version"]) if isinstance(system, dict) and "version" in system else None
+    return build_timeline(builder, metadata, log_events, version)
+
+
+def _clocks_beside(
+    logs: ReplicaLogs, frames: Frames, common: Common, metadata: pl.DataFrame, log_events: pl.DataFrame
+) -> Mapping[str, Clock]:
+    """The clocks of the brokers, corrected by what is known about a partition; that of the metadata log if it is ahead.
+
+    `metadata` and `log_events` have the rows of the partition and those of all partitions.
+    """
+    started, sends = started_ms(common.settings), frames.get("sends")
+    elections, own_events = _table_or_empty(frames, "metadata"), _table_or_empty(frames, "log_events")
+    clocks = clocks_of(common)
+    if sends is not None:
+        clocks = clocks_by_records(clocks, logs, own_events, sends, started)
+    clocks = without_steps(clocks, log_events, elections)
+    if sends is not None:
+        late = {name: ahead for name, (ahead, _) in ahead_of_elections(own_events, elections).items()}
+        of_metadata = metadata_clock(clocks, late, metadata, sends, faults_of(common.context), started)
+        if of_metadata.offset:
+            on_time = elections.with_columns(pl.col("time") - of_metadata.offset)
+            return {**clocks_by_elections(clocks, own_events, on_time), METADATA_TOPIC: of_metadata}
+    return clocks_by_elections(clocks, own_events, elections)
 
 
 def clocks_of(common: Common) -> Mapping[str, Clock]:
