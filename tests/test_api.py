@@ -222,3 +222,9 @@ def test_ww_deps_is_that_of_the_command(ww_deps: bool, tmp_path: Path) -> None:
     )
     found = logjudge.check(history, reader="jepsen", ww_deps=ww_deps).findings
     assert ("G0" in found["rule"].to_list()) == ww_deps
+
+
+def test_a_run_that_cannot_be_read_fails_a_test_without_the_frames_of_the_judge(tmp_path: Path) -> None:
+    with pytest.raises(logjudge.InputError) as caught:
+        logjudge.assert_valid(tmp_path)
+    assert [entry.name for entry in caught.traceback][1:] == ["assert_valid"]

@@ -16,7 +16,7 @@ from .analysis.results import Results
 from .analysis.verdict.document import report_of
 from .analysis.verdict.provenance import provenance_of
 from .histories.bundle import Run, open_run
-from .histories.errors import UsageError
+from .histories.errors import LogjudgeError, UsageError
 from .histories.event_frames import SOURCE, check_columns, json_lines
 from .histories.files import is_uri, local_path
 from .histories.readers import CHECKED
@@ -213,6 +213,9 @@ def assert_valid(run: Any, allow: str | Iterable[str] = (), **options: Any) -> R
     if isinstance(run, Result):
         run.assert_valid(allow)
         return run
-    result: Result = check(run, allow=allow, **options)
+    try:
+        result: Result = check(run, allow=allow, **options)
+    except LogjudgeError as error:
+        raise error.with_traceback(None) from None  # its sentence is enough: pytest would show each frame of `check`
     result.assert_valid()
     return result
