@@ -15,6 +15,8 @@ from .permissions import is_refusal, refusal, refuse
 
 REQUEST_SECONDS = 30.0
 VIEW_SECONDS = 2.0
+BOOTSTRAP = -1  # librdkafka's number of a bootstrap server until it knows the broker's
+MAX_CLIENTS = 10  # until one is connected to the broker whose description is asked for
 # Settings that decide whether a loss is legal; run.json has them also where they are the defaults.
 DECISIVE = (
     "cleanup.policy",
@@ -104,6 +106,7 @@ class BrokerViews:
     """Topics as each broker describes them: a broker that is cut off from the others describes the past.
 
     A client of librdkafka sends its requests to the one broker that it is connected to, so each broker gets a client.
+    It may connect to another broker than its bootstrap server, and stays there: then a new client takes its place.
     """
 
     def __init__(self, settings: ClientSettings, admin: Any) -> None:
@@ -117,10 +120,11 @@ class BrokerViews:
 
         A paused broker does not respond. On a busy machine every broker may take long, so one response is awaited.
         """
-        addresses = [f"{broker.host}:{broker.port}" for broker in _cluster(self._admin, topic).brokers.values()]
-        for address in addresses:
+        brokers = _cluster(self._admin, topic).brokers
+        addresses = {f"{broker.host}:{broker.port}": number for number, broker in brokers.items()}
+        for address, number in addresses.items():
             if (address, topic) not in self._pending:
-                self._pending[address, topic] = self._threads.submit(self._ask, address, topic)
+                self._pending[address, topic] = self._threads.submit(self._ask, address, number, topic)
         requests = [self._pending[address, topic] for address in addresses]
         if not wait(requests, VIEW_SECONDS).done:
             wait(requests, REQUEST_SECONDS, FIRST_COMPLETED)
@@ -128,15 +132,20 @@ class BrokerViews:
         views = [self._pending.pop((address, topic)).result() for address in responsive]
         return [view for view in views if view]
 
-    def _ask(self, address: str, topic: str) -> Any:
+    def _ask(self, address: str, number: int, topic: str) -> Any:
         """The partitions of a topic as one broker describes them, or None."""
-        if address not in self._clients:
-            self._clients[address] = make_client("AdminClient", self._settings, {"bootstrap.servers": address})
-        try:
-            about = self._clients[address].list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
-        except confluent_kafka().KafkaException:
-            return None
-        return about.partitions if about.error is None else None
+        for _ in range(MAX_CLIENTS):
+            if address not in self._clients:
+                self._clients[address] = make_client("AdminClient", self._settings, {"bootstrap.servers": address})
+            try:
+                found = self._clients[address].list_topics(topic, timeout=REQUEST_SECONDS)
+            except confluent_kafka().KafkaException:
+                return None
+            if found.orig_broker_id in (number, BOOTSTRAP):
+                about = found.topics[topic]
+                return about.partitions if about.error is None else None
+            del self._clients[address]
+        return None
 
     def are_in_sync(self, topic: str) -> bool:
         """Whether all brokers report that every replica is in sync, and the same leaders."""

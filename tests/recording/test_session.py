@@ -162,15 +162,15 @@ def test_a_refused_permission_ends_the_recording_and_is_named(session: Session) 
 class Broker:
     """An AdminClient that is connected to one broker, which reports a leader and in-sync replicas, or nothing."""
 
-    def __init__(self, leader: int, isr: list[int] | None) -> None:
-        self.leader, self.isr = leader, isr
+    def __init__(self, number: int, leader: int, isr: list[int] | None) -> None:
+        self.number, self.leader, self.isr = number, leader, isr
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         assert timeout > 0
         partition = SimpleNamespace(leader=self.leader, isrs=self.isr, replicas=[1, 2, 3])
         about = SimpleNamespace(error=None, partitions={} if self.isr is None else {0: partition})
         brokers = {number: SimpleNamespace(host="h", port=number) for number in (1, 2, 3)}
-        return SimpleNamespace(topics={topic: about}, brokers=brokers)
+        return SimpleNamespace(topics={topic: about}, brokers=brokers, orig_broker_id=self.number)
 
 
 @pytest.mark.parametrize(
@@ -186,12 +186,32 @@ def test_the_metadata_of_most_brokers_decides(
     views: list[Any], leader: int, in_sync: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("confluent_kafka")
-    brokers = {f"h:{number}": Broker(*view) for number, view in enumerate(views, 1)}
+    brokers = {f"h:{number}": Broker(number, *view) for number, view in enumerate(views, 1)}
     monkeypatch.setattr(topics, "make_client", lambda _kind, _settings, config: brokers[config["bootstrap.servers"]])
     found = topics.BrokerViews(ClientSettings("h:1"), brokers["h:1"])
     assert found.usual("orders")[0].leader == leader
     assert found.are_in_sync("orders") is in_sync
     assert found.lacks_leader("orders") == []
+
+
+@pytest.mark.parametrize(("connections", "leader"), [([1, 2], 2), ([-1], 2), ([1] * 20, None)])
+def test_a_client_that_is_connected_to_another_broker_is_replaced(
+    connections: list[int], leader: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker 1 is cut off and describes the past; -1 is a bootstrap server without a known number."""
+    pytest.importorskip("confluent_kafka")
+    made = iter(connections)
+
+    def make_client(*_: Any) -> Broker:
+        return Broker(number := next(made), 1 if number == 1 else 2, [2, 3])
+
+    monkeypatch.setattr(topics, "make_client", make_client)
+    admin = Broker(2, 2, [2, 3])
+    monkeypatch.setattr(
+        admin, "list_topics", lambda *_, **__: SimpleNamespace(brokers={2: SimpleNamespace(host="h", port=2)})
+    )
+    views = topics.BrokerViews(ClientSettings("h:2"), admin).of("orders")
+    assert [view[0].leader for view in views] == ([] if leader is None else [leader])
 
 
 @pytest.mark.parametrize("ends", [TimeoutError(), None])
