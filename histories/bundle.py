@@ -68,7 +68,7 @@ class Run:
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
     # Without a history: texts of no known format, and archives, beside brokers' files. Without brokers' files: their
-    # folders and archives, of which nothing could be read.
+    # folders and archives, if nothing in them could be read.
     unread: tuple[str, ...] = ()
 
     def with_settings(self, **changed: Any) -> Run:

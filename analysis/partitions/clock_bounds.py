@@ -9,7 +9,7 @@ Where no records bound the clocks, elections in the metadata log do: its times a
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -20,6 +20,7 @@ from ..extremes import greatest, least
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import MS
 
+BROKERS_LINES = ("leader", "follower")  # by which a broker logs a leader epoch
 CONTROLLERS_LINES = ("partition-change", "partition-new")  # by which a controller of KRaft logs a leader epoch
 
 
@@ -96,12 +97,8 @@ def ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict
 
     That is a time zone, or the difference that two elections show. One election alone may have been logged late.
     """
-    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
-    fields = pl.col("fields").str
-    epoch = pl.coalesce(fields.json_path_match("$.leader_epoch"), fields.json_path_match("$.leaderEpoch"))
-    is_change = pl.col("kind").is_in(["leader", "follower", *CONTROLLERS_LINES]) & pl.col("time").is_not_null()
-    changes = log_events.filter(is_change, snapshot=FINAL).with_columns(leader_epoch=epoch.cast(pl.Int32, strict=False))
-    late = changes.join(known, on="leader_epoch").group_by("broker", "leader_epoch", "elected")
+    lines = lines_of_elections(log_events, metadata, (*BROKERS_LINES, *CONTROLLERS_LINES))
+    late = lines.group_by("broker", "leader_epoch", "elected")
     late_by = late.agg(late=(pl.col("time") - pl.col("elected")).min()).sort("late").group_by("broker")
     found = {}
     for broker, lates, elected in late_by.agg("late", "elected").iter_rows():
@@ -113,6 +110,15 @@ def ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict
         elif apart and apart[0] - most <= SLACK_MS:
             found[broker] = most, most
     return found
+
+
+def lines_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame, kinds: Sequence[str]) -> pl.DataFrame:
+    """The dated lines of some kinds on leader epochs; `elected` is when the controller recorded the election (ms)."""
+    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
+    fields = pl.col("fields").str
+    epoch = pl.coalesce(fields.json_path_match("$.leader_epoch"), fields.json_path_match("$.leaderEpoch"))
+    dated = log_events.filter(pl.col("kind").is_in(kinds) & pl.col("time").is_not_null(), snapshot=FINAL)
+    return dated.with_columns(leader_epoch=epoch.cast(pl.Int32, strict=False)).join(known, on="leader_epoch")
 
 
 def _sent_records(logs: ReplicaLogs, sends: pl.DataFrame) -> pl.DataFrame:

@@ -13,16 +13,12 @@ import polars as pl
 
 from ...histories.evidence.clock import SLACK_MS, Clock
 from ...histories.evidence.tables import FINAL
-
-EPOCH = pl.coalesce(
-    pl.col("fields").str.json_path_match("$.leader_epoch"), pl.col("fields").str.json_path_match("$.leaderEpoch")
-)
+from .clock_bounds import BROKERS_LINES, lines_of_elections
 
 
 def without_steps(clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadata: pl.DataFrame) -> Mapping[str, Clock]:
-    """The clocks, in conflict for the brokers whose clock was set. The frames are those of one topic-partition."""
-    dated = log_events.filter(pl.col("time").is_not_null(), snapshot=FINAL)
-    stepped = _set_back(dated) | _before_elections(clocks, dated, metadata)
+    """The clocks; those that were set while their brokers ran are in conflict. The frames are of one partition."""
+    stepped = _set_back(log_events) | _before_elections(clocks, log_events, metadata)
     return {
         name: replace(clock, has_conflict=True, by_records=True, was_set=True)
         if name in stepped and not clock.has_conflict
@@ -31,13 +27,13 @@ def without_steps(clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadat
     }
 
 
-def _set_back(dated: pl.DataFrame) -> set[str]:
-    """The brokers of which two lines in a row are earlier than one before them in their file.
+def _set_back(log_events: pl.DataFrame) -> set[str]:
+    """The brokers with two lines in a row that are earlier than a line before them in the same file.
 
     A single line may wait in a paused process. Files that were joined in the wrong order go back before their begin.
     """
     file = ("broker", "file")
-    lines = dated.sort(*file, "line")
+    lines = log_events.filter(pl.col("time").is_not_null(), snapshot=FINAL).sort(*file, "line")
     before = lines.with_columns(
         latest=pl.col("time").cum_max().shift().over(file), earliest=pl.col("time").cum_min().shift().over(file)
     )
@@ -46,14 +42,12 @@ def _set_back(dated: pl.DataFrame) -> set[str]:
     return {*twice.filter("back")["broker"]}
 
 
-def _before_elections(clocks: Mapping[str, Clock], dated: pl.DataFrame, metadata: pl.DataFrame) -> set[str]:
-    """The brokers with a bounded clock of which some lines on leader epochs come long before the election, others not.
+def _before_elections(clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadata: pl.DataFrame) -> set[str]:
+    """The brokers with a bounded clock that logged some leader epochs, but not all, long before their elections.
 
     If all of them do, the metadata log may have another time than the history.
     """
-    elected = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
-    lines = dated.filter(pl.col("kind").is_in(["leader", "follower"]))
-    lines = lines.with_columns(leader_epoch=EPOCH.cast(pl.Int32, strict=False)).join(elected, on="leader_epoch")
+    lines = lines_of_elections(log_events, metadata, BROKERS_LINES)
     early: dict[str, set[bool]] = {}
     for broker, late in lines.select("broker", pl.col("time") - pl.col("elected")).iter_rows():
         if broker in clocks and clocks[broker].low is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 import polars as pl
 
@@ -154,8 +155,8 @@ def _clocks_beside(
         clocks = clocks_by_records(clocks, logs, own_events, sends, started)
     clocks = without_steps(clocks, log_events, elections)
     if sends is not None:
-        late = {name: ahead for name, (ahead, _) in ahead_of_elections(own_events, elections).items()}
-        of_metadata = metadata_clock(clocks, late, metadata, sends, faults_of(common.context), started)
+        ahead = partial(ahead_of_elections, own_events, elections)
+        of_metadata = metadata_clock(clocks, ahead, metadata, sends, faults_of(common.context), started)
         if of_metadata.offset:
             on_time = elections.with_columns(pl.col("time") - of_metadata.offset)
             return {**clocks_by_elections(clocks, own_events, on_time), METADATA_TOPIC: of_metadata}

@@ -7,7 +7,7 @@ history bounds the brokers' clocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
@@ -22,7 +22,7 @@ MAX_WIDTH_MS = 15_000  # between the bounds of a difference that brokers' lines 
 
 def metadata_clock(
     clocks: Mapping[str, Clock],
-    late: Mapping[str, int],
+    ahead_of_elections: Callable[[], Mapping[str, tuple[int, int]]],
     metadata: pl.DataFrame,
     sends: pl.DataFrame,
     faults: Sequence[Fault],
@@ -30,8 +30,8 @@ def metadata_clock(
 ) -> Clock:
     """The clock of the metadata log, of a topic-partition and of all brokers.
 
-    `late` has how far the brokers' clocks are ahead of it (ms), by their lines. `started` is the start of the run, ms
-    since the epoch.
+    `ahead_of_elections` gives how far the brokers' clocks are ahead of it by their lines (clock_bounds.py). `started`
+    is the start of the run, ms since the epoch.
     """
     unknown = Clock(METADATA_TOPIC)
     if started is None or not len(metadata):
@@ -42,7 +42,7 @@ def metadata_clock(
     is_behind, is_ahead = high is not None and high < -SLACK_MS, low is not None and low > SLACK_MS
     if is_behind == is_ahead:
         return unknown
-    offset = _shown_by_brokers(clocks, late)
+    offset = _shown_by_brokers(clocks, {name: ahead for name, (ahead, _) in ahead_of_elections().items()})
     if offset is None or not _is_within(offset, low, high):
         offset = low if low is not None and high is not None and low <= high <= low + MAX_WIDTH_MS else None
     if offset is None:

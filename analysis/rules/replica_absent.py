@@ -88,9 +88,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         yield _absence(last, run)
 
 
-Doubt = tuple[
-    pl.DataFrame, str
-]  # absent sends that are perhaps not lost, and the reason; without one they are certainly not lost
+# Absent sends that are perhaps not lost, and the reason. Without a reason they are certainly not lost.
+Doubt = tuple[pl.DataFrame, str]
 
 
 class _LastLogs(NamedTuple):

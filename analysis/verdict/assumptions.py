@@ -67,14 +67,14 @@ def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clie
 
 
 def _needs_replicas(summary: Record) -> bool:
-    """Whether all replicas of a collected partition are needed: of Kafka's own only what clients used.
+    """Whether all replicas of a collected partition are needed: of internal topics only if clients used them.
 
     Collections often have only some of these, or none, which says nothing about the clients' records. What a file of
     them proves to be missing counts.
     """
     about = summary.get("evidence") or {}
-    is_own = summary["topic"].startswith("__") and not summary["counts"]["records"]
-    return bool(about) and (not is_own or bool(about["why missing"] or about["incomplete"]))
+    is_unused = summary["topic"].startswith("__") and not summary["counts"]["records"]
+    return bool(about) and (not is_unused or bool(about["why missing"] or about["incomplete"]))
 
 
 def _partitions_without_log(summaries: list[Record]) -> list[str]:

@@ -16,7 +16,7 @@ from .permissions import is_refusal, refusal, refuse
 REQUEST_SECONDS = 30.0
 VIEW_SECONDS = 2.0
 BOOTSTRAP = -1  # librdkafka's number of a bootstrap server until it knows the broker's
-MAX_CLIENTS = 10  # until one is connected to the broker whose description is asked for
+MAX_CLIENTS = 10  # until one is connected to the right broker
 # Settings that decide whether a loss is legal; run.json has them also where they are the defaults.
 DECISIVE = (
     "cleanup.policy",

@@ -49,7 +49,8 @@ def ahead_by(seconds, clocks, late, acked=2, registered=14, faults=RESTARTED):
         time=pl.when(pl.col("kind").is_in(["register"])).then("time").otherwise(pl.col("time") + seconds * 1000)
     )
     sends = pl.DataFrame({"acknowledged": [False, True], "completed": [SECOND, acked * SECOND]})
-    found = metadata_clock(clocks, late, records, sends, faults, START)
+    ahead = {name: (by, by) for name, by in late.items()}
+    found = metadata_clock(clocks, lambda: ahead, records, sends, faults, START)
     assert not found.has_conflict
     return found.offset // 1000
 
@@ -59,7 +60,7 @@ def test_a_difference_is_shown_by_brokers_with_bounded_clocks(seconds):
     behind = {"1": -seconds * 1000, "2": 0}  # how far the brokers are ahead of the metadata log
     bounded = {"1": Clock("1", 0, -90_000, 500), "2": Clock("2")}
     assert ahead_by(seconds, bounded, behind) == seconds
-    # Nobody's lines show it: the bounds are near enough to each other.
+    # No broker's lines show it: the bounds are near enough to each other.
     assert ahead_by(seconds, {}, {}) == seconds - 2
     assert ahead_by(seconds, {}, {}, registered=40) == 0
     # Lines that do not fit the bounds, or clocks that prove nothing.

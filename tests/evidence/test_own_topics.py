@@ -1,4 +1,4 @@
-"""Kafka's own topics, of which a collection may have any part."""
+"""Internal topics: a collection may have any part of them."""
 
 from __future__ import annotations
 

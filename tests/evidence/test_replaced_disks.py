@@ -1,4 +1,4 @@
-"""Losses of brokers that returned with some new disks, or whose logs were removed on all of them."""
+"""Losses by brokers that returned with some new disks, or with no log at all."""
 
 from __future__ import annotations
 
