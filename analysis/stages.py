@@ -23,7 +23,7 @@ from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.settings import Settings
 from ..histories.tables import CONTEXT, OPERATIONS, PLACES_OF_SPLIT, complete, no_rows
-from ..models.coordinator_partition import TRANSACTIONS_TOPIC
+from ..models.internal_topics import TRANSACTIONS_TOPIC
 from .batches import WHOLE, Unit, by_unit, split_small
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS

@@ -11,6 +11,7 @@ import click
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.timelines.facts import Fact
+from ..models.internal_topics import is_internal
 from ..plots.time_axis import clock
 from .document import Document
 from .inspection import (
@@ -39,8 +40,8 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     Each event has its source: the file with the line or byte.
     """
     opened = open_for_inspection(run, reader)
-    # Kafka's own topics come last: they have many partitions, and few readers look for them.
-    names = sorted(opened.labels(parse_partition(partition)), key=lambda name: name.startswith("__"))
+    # Internal topics come last: they have many partitions, and few readers look for them.
+    names = sorted(opened.labels(parse_partition(partition)), key=is_internal)
     timelines = {name: opened.located(events_of_partition(opened.partition(name))) for name in names}
     if form == "json":
         records = {name: [moment.record() for moment in moments] for name, moments in timelines.items()}

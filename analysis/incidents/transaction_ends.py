@@ -12,7 +12,7 @@ import polars as pl
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, Finding
-from ...models.coordinator_partition import TRANSACTIONS_TOPIC, coordinator_partition
+from ...models.internal_topics import TRANSACTIONS_TOPIC, coordinator_partition
 from .. import causes
 from ..causes.cases import Explanation
 from ..causes.transaction_part import TransactionPart

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ...models.internal_topics import is_internal
 from ..causes import explain_loss
 from ..causes.cases import Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
@@ -47,7 +48,7 @@ def explain_truncations(p: Partition) -> list[Explained]:
     explained += _explain_new_logs(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
-    is_judged = p.topic.startswith("__") or p.context.height > 0
+    is_judged = is_internal(p.topic) or p.context.height > 0
     return [one for one in explained if one.is_known] if is_judged else explained
 
 
@@ -132,7 +133,7 @@ def _explain_new_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Itera
 def _lost_records(timeline: Timeline, first: int, end: int, written: int | None, epoch: int | None = None) -> Lost:
     """Truncated records as lost ones. Brokers write their own topics with acks=all."""
     logs = timeline.replica_logs
-    acks = frozenset({"all"} if logs.topic.startswith("__") else ())
+    acks = frozenset({"all"} if is_internal(logs.topic) else ())
     return Lost(logs.topic, logs.partition, first, end - 1, end - first, acks, written=written, epoch=epoch)
 
 

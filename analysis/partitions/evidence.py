@@ -9,11 +9,11 @@ from functools import partial
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, clock_offsets
-from ...histories.evidence.layout import METADATA_TOPIC
 from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
 from ...histories.observations import json_object
 from ...histories.settings import Settings
 from ...histories.tables import OUTCOME
+from ...models.internal_topics import METADATA_TOPIC
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import polars as pl
 
 from ...histories.evidence.clock import SLACK_MS, Clock, Fault
-from ...histories.evidence.layout import METADATA_TOPIC
+from ...models.internal_topics import METADATA_TOPIC
 from ..extremes import least
 from ..replicas.leaders import longest_copy
 from ..timelines.facts import MS

@@ -9,6 +9,7 @@ import polars as pl
 
 from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
+from ...models.internal_topics import is_internal
 from ..partitions.coordinators import (
     coordinated_transactions,
     last_seen,
@@ -65,7 +66,7 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.is_undated
-    if logs is None or not is_used or p.topic.startswith("__") or not logs.batches["transactional"].any():
+    if logs is None or not is_used or is_internal(p.topic) or not logs.batches["transactional"].any():
         return
     if missing := missing_leader_log(logs):
         yield Unknown(f"{missing}, so open transactions are not known")

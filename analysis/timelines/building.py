@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from ...histories.evidence.clock import Clock, Fault, process_starts
-from ...histories.evidence.layout import METADATA_TOPIC
+from ...models.internal_topics import METADATA_TOPIC
 from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from ...models.internal_topics import is_internal
 from ..rules import RULES, rules_assuming
 from ..rules.rule import BROKER_COUNTS
 from ..wording import brokers, plural, some
@@ -73,7 +74,7 @@ def _needs_replicas(summary: Record) -> bool:
     them proves to be missing counts.
     """
     about = summary.get("evidence") or {}
-    is_unused = summary["topic"].startswith("__") and not summary["counts"]["records"]
+    is_unused = is_internal(summary["topic"]) and not summary["counts"]["records"]
     return bool(about) and (not is_unused or bool(about["why missing"] or about["incomplete"]))
 
 

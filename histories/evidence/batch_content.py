@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...models.internal_topics import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from . import group_records, metadata_records, transaction_records
 from .record_schema import MalformedRecordError, control_type
 from .segments import RawRecord, raw_records, read_headers
@@ -71,7 +72,7 @@ def _metadata(record: RawRecord) -> Row | None:
 
 
 DECODERS: dict[str, Decoder] = {
-    "__transaction_state": _transaction,
-    "__consumer_offsets": _group,
-    "__cluster_metadata": _metadata,
+    TRANSACTIONS_TOPIC: _transaction,
+    OFFSETS_TOPIC: _group,
+    METADATA_TOPIC: _metadata,
 }

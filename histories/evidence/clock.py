@@ -16,9 +16,9 @@ from typing import Any
 
 import polars as pl
 
+from ...models.internal_topics import METADATA_TOPIC
 from ..settings import DAY_MS
 from ..tables import MIN_INT64
-from .layout import METADATA_TOPIC
 
 QUARTER_MS = 15 * 60 * 1000
 SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ...models.internal_topics import METADATA_TOPIC
 from ..tables import Schema
 from .batch_loops import loops_for
 from .cluster_metadata import MetadataRecord, replay_records
@@ -253,7 +254,7 @@ def _metadata(state: _State, record: dict[str, Any]) -> None:
 
 
 def _dump(state: _State) -> Dump:
-    is_metadata = state.topic == "__cluster_metadata" or (
+    is_metadata = state.topic == METADATA_TOPIC or (
         state.topic is None and bool(state.metadata) and len(state.metadata) * 2 > len(state.records)
     )
     metadata, broken = replay_records(state.metadata if is_metadata else [])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 
-from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ...models.internal_topics import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ..errors import InputError
 from ..files import encoding_of, file_type_of, head_of, is_tar, reason_of
 from ..tables import MAX_OFFSET
@@ -34,7 +34,6 @@ PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9
 # A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
 _PACKED = re.compile(rf"[0-9]{{20}}\.log\.(gz|zst|xz|bz2|lz4)|{ARCHIVE.pattern}")
 TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
-METADATA_TOPIC = "__cluster_metadata"
 PRODUCER_FILE = re.compile(r"[0-9]{20}\.(txnindex|snapshot)")  # what a broker keeps of the producers of a partition
 COORDINATORS = {OFFSETS_TOPIC: "groups", TRANSACTIONS_TOPIC: "transactions"}  # kinds of parts
 FOLDERS = ("metadata", *COORDINATORS.values())  # kinds of parts that are a folder

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ...models.internal_topics import is_internal
 from .checkpoints import (
     CLEANER_CHECKPOINT,
     EPOCH_CHECKPOINT,
@@ -122,9 +123,9 @@ def _around_segments(folder: Path, names: list[str], bases: list[str]) -> Iterat
 
 
 def _is_compacted(folder: Path) -> bool:
-    """Whether the log cleaner may have removed whole segments: it has cleaned the log, or a topic of Kafka's own."""
+    """Whether the log cleaner may have removed whole segments: it has cleaned the log, or the topic is internal."""
     topic, _, partition = folder.name.rpartition("-")
-    if topic.startswith("__") or not partition.isdecimal():
+    if is_internal(topic) or not partition.isdecimal():
         return True
     cleaned, _ = read_offset_checkpoint(folder.parent / CLEANER_CHECKPOINT)
     return len(cleaned.filter(topic=topic, partition=int(partition))) > 0

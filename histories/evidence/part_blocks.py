@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import polars as pl
 
+from ...models.internal_topics import METADATA_TOPIC
 from ..tables import MAX_OFFSET
 from .checkpoints import read_epoch_checkpoint, read_offset_checkpoint, read_properties
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import read_dump
 from .group_log import read_group_log
-from .layout import METADATA_TOPIC
 from .missing_segments import SEGMENT
 from .parts import NOT_READ, Part
 from .producer_files import read_aborted_index, read_producer_snapshot

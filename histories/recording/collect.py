@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
-from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ...models.internal_topics import METADATA_TOPIC, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from ..errors import LogjudgeError, UsageError
 from ..evidence.checkpoints import OFFSET_CHECKPOINTS
 from ..evidence.layout import (
     MAX_DEPTH,
-    METADATA_TOPIC,
     PARTITION_FOLDER,
     TEXT,
     UNKNOWN_BROKER,
@@ -30,7 +29,6 @@ from .broker_logs import META, by_number, find_logs, is_log, may_be_log_by_conte
 from .remote_copy import fetch, place_of
 
 BROKER = re.compile(r"\w[\w.\-]*")
-INTERNAL = "__"  # prefix of Kafka's own topics
 _FOLDER = re.compile(rf"{PARTITION_FOLDER.pattern}(?:{SUFFIX})?")
 _DUMP = "a text of kafka-dump-log; where its segments are missing, copy it to RUN/brokers/ID/ID-TOPIC-PARTITION.txt"
 _NO_EVIDENCE = "{}: found no segments, checkpoints or logs, expected those of a broker; archives must be unpacked"
@@ -314,9 +312,9 @@ def _is_wanted(place: PurePath, topics: frozenset[str], internal: bool) -> bool:
         return True
     topic = found["topic"]
     # Commits of groups and outcomes of transactions are evidence for every topic.
-    if topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or (internal and topic.startswith(INTERNAL)):
+    if topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or (internal and is_internal(topic)):
         return True
-    return topic in topics if topics else not topic.startswith(INTERNAL)
+    return topic in topics if topics else not is_internal(topic)
 
 
 def _link(file: Path, target: Path) -> int:

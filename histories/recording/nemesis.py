@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...models.coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from ...models.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ..errors import LogjudgeError
 from .collect import collect, sources_of
 from .lab.handle import Lab

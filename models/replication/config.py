@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ..coordinator_partition import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_partition
+from ..internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, coordinator_partition
 from .storage.segments import Limits
 
 GROUP = "workers"  # the group of the consumers

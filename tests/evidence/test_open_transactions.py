@@ -9,7 +9,7 @@ from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write, unseen
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
-from logjudge.models.coordinator_partition import coordinator_partition
+from logjudge.models.internal_topics import coordinator_partition
 
 from .replica_texts import logs
 

@@ -1,9 +1,15 @@
-"""The topics of coordinators, and the partition of each group or transactional id, by Kafka's hash."""
+"""Kafka's internal topics, and the partition of each group or transactional id in them, by Kafka's hash."""
 
 from __future__ import annotations
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
+
+
+def is_internal(topic: str) -> bool:
+    """Whether brokers write the topic for themselves, by its prefix: tools and vendors add others to Kafka's own."""
+    return topic.startswith("__")
 
 
 def coordinator_partition(name: str, partitions: int) -> int:
