@@ -250,9 +250,9 @@ def check_events(
     }
     for column, (needed, text) in of_items.items():
         if events[column].null_count() < len(events):
-            items = events.select("line", column).filter(pl.col(column).list.len() > 0).explode(column)
-            checks += [(_incomplete_items(items, column, needed), text)]
-            checks += [_items_outside(items, column, name) for name in needed if name in MAX_NUMBERS]
+            lacks = pl.any_horizontal(pl.element().struct.field(name).is_null() for name in needed)
+            checks += [(col(column).list.eval(lacks).list.any(), text)]
+            checks += [_items_outside(column, name) for name in needed if name in MAX_NUMBERS]
     if not events.select(pl.any_horizontal(wrong for wrong, _ in checks).any()).item():
         return complete(events, EVENTS), no_rows(QUARANTINE)
     messages = [pl.when(wrong).then(pl.lit(text) if isinstance(text, str) else text) for wrong, text in checks]
@@ -275,18 +275,8 @@ def _outside(name: str, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
     return ~value.is_between(0, most), pl.format(f"found {name} {{}}, expected one from 0 to {most}", value)
 
 
-def _incomplete_items(items: pl.DataFrame, column: str, needed: tuple[str, ...]) -> pl.Expr:
-    """A filter of rows with an item in the list that lacks a needed field."""
-    wrong = items.filter(pl.any_horizontal(pl.col(column).struct.field(name).is_null() for name in needed))
-    return pl.col("line").is_in(wrong["line"].unique().implode()) if len(wrong) else pl.lit(False)
-
-
-def _items_outside(items: pl.DataFrame, column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
-    """A filter of rows with such a number in an item of the list, and the message about them."""
-    wrong, text = _outside(name, pl.col(column).struct.field(name))
-    outside = items.filter(wrong)
-    if not len(outside):
-        return pl.lit(False), pl.lit(None, pl.String)
-    found = outside.select("line", text=text).unique("line", keep="first")
-    message = pl.col("line").replace_strict(found["line"], found["text"], default=None, return_dtype=pl.String)
-    return message.is_not_null(), message
+def _items_outside(column: str, name: str) -> tuple[pl.Expr, pl.Expr]:
+    """A filter of rows with such a number in an item of the list, and the message about the first one."""
+    number = pl.element().struct.field(name)
+    wrong, text = _outside(name, number)
+    return pl.col(column).list.eval(wrong).list.any(), pl.col(column).list.eval(text.filter(wrong)).list.first()
