@@ -116,7 +116,7 @@ def _replaced_in_term(
     The old leader led on without them, or that of an earlier term acknowledged them after it had been replaced.
     """
     if then is None and (replaced := replaced_leader(timeline, old, lost)) is not None:
-        return replaced, old
+        return replaced, _first_without(timeline, replaced, old, lost)
     # The epoch of the acknowledgement has other records there, or its leader led on without them.
     is_same_epoch = now == old.epoch or (now is None and resumed_below(timeline, old, lost))
     # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
@@ -126,7 +126,18 @@ def _replaced_in_term(
     replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
     lacked = now is not None or bool(_final_end_facts(timeline, old, lost))
     stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
-    return (stale or old, replacing) if is_same_epoch or stale is not None else None
+    if stale is not None:
+        return stale, _first_without(timeline, stale, replacing, lost)
+    return (old, replacing) if is_same_epoch else None
+
+
+def _first_without(timeline: Timeline, stale: Term, replacing: Term, lost: Lost) -> Term:
+    """The first term after a replaced leader's that began at or below the records which that leader acknowledged.
+
+    Without one it is `replacing`. Later elections lost nothing more: no log that they could have chosen had the records.
+    """
+    later = (t for t in timeline.terms.values() if stale.epoch < t.epoch < replacing.epoch and t.leader != stale.leader)
+    return next((t for t in later if t.start is not None and t.start <= lost.first), replacing)
 
 
 def _losing_term(

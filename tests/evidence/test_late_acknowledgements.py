@@ -1,63 +1,65 @@
-"""What an isolated leader acknowledges after its replacement, as the logs of its successor show without server.log."""
+"""A replaced leader that acknowledges records with acks=1, as it does not know of its replacement."""
 
 from __future__ import annotations
 
 import pytest
 from logjudge.analysis.causes import explain_loss
 
-from .replica_texts import joined, logs
-from .timelines import BEGAN, CUT, epochs, lost, metadata, server_log, timeline
+from .replica_texts import logs
+from .timelines import CUT, epochs, fault, lost, metadata, server_log, timeline
 
-REGISTERED = {"brokerId": 2, "logDirs": "a"}
+FOLLOWS = (
+    "INFO [Broker id=1] Follower orders-0 starts at leader epoch %d from offset %d with partition epoch 7 and high"
+    " watermark 1. Current leader is 2. (state.change.logger)"
+)
 
 
 @pytest.mark.parametrize(
-    ("at_end", "changes", "cause"),
+    ("follows", "cause"),
     [
-        ("1: 0a 1x@1\n2: 0a 1x@1", [], "single-ack-failover"),  # another record of epoch 1
-        ("1: 0a\n2: 0a", [], "single-ack-failover"),  # the log of the leader ends there
-        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED)], "unknown"),  # the new leader may have lost a record of its own
-        # It wrote the record of epoch 1 before it was replaced.
-        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, {"leader": 1}), (18, REGISTERED)], "single-ack-failover"),
-        ("1: 0a 1x@1\n2: 0a 1x@1", [(17, REGISTERED), (18, {"leader": 1})], "unknown"),
-        ("1: 0a\n2: 0a", [(17, {"leader": 1})], "unknown"),
+        ((), "single-ack-failover"),
+        (((18, FOLLOWS % (1, 3)),), "single-ack-failover"),
+        (((15, FOLLOWS % (1, 3)),), "single-ack-failover"),  # the response reached the client just after this line
+        (((8, FOLLOWS % (1, 3)),), "unknown"),
+        (((15, FOLLOWS % (1, 2)),), "unknown"),  # its log had no record at offset 2, and it had truncated nothing yet
     ],
 )
-def test_an_isolated_leader_acknowledged_what_its_successor_cannot_have(at_end, changes, cause):
-    """Without server.log. Broker 2 leads from 4 s; the record was acknowledged at 15 s, with acks=1."""
-    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), *changes)
-    tables = {**logs(at_end), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    explained = explain_loss(timeline(tables, None, meta), lost(acks="1", at=15))
-    assert explained.cause == cause, explained
-    if cause != "unknown":
-        assert explained.chain[0].broker == "1"
+def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, cause):
+    """Broker 2 leads from 4 s. The record beyond its log was acknowledged at 15 s, and broker 1 truncated at 20 s."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    events = [server_log("1", *follows, (20, CUT % 1))]
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
 
 
-def test_an_isolated_leader_acknowledged_what_its_successor_lacks_two_epochs_later():
-    """Broker 2 leads from 4 s, and in a new epoch from 16 s, as a reassignment ends. Broker 1 has no log any more."""
-    changes = (1, REGISTERED), (4, {"leader": 2, "isr": [2]}), (16, {"leader": 2, "isr": [2, 3], "replicas": [2, 3]})
-    tables = {**logs("2: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
-    began = server_log("2", *((at, BEGAN % (2, epoch, 1, epoch, "2")) for at, epoch in ((4, 1), (16, 2))))
+@pytest.mark.parametrize(("restarted", "cause"), [(3, "single-ack-failover"), (6, "unknown")])
+def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_its_old_term(restarted, cause):
+    """Broker 2 leads from 4 s. Broker 1 truncated what was acknowledged at 15 s, perhaps as the leader before 4 s."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    faults = (fault("kill", "1", 2), fault("restart", "1", restarted))
+    meta = metadata((4, {"leader": 2, "isr": [2]}))
+    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
+    assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
 
-    def cause(*more, events=(began,)):
-        held = timeline(tables, {"replicas": ("2", "3")}, metadata(*changes, *more), events)
-        return explain_loss(held, lost(acks="1", at=15)).cause
 
-    assert cause() == "single-ack-failover"
-    assert cause(events=()) == "single-ack-failover"  # it wrote nothing in the first of the two epochs
-    assert cause((20, REGISTERED)) == "unknown"  # it may have lost a record of its own
+def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
+    """Broker 1 is cut off from the controller and acknowledges. Broker 3 leads from 4 s, broker 2 from 6 s."""
+    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    meta = metadata((4, {"leader": 3, "isr": [2, 3]}), (6, {"leader": 2, "isr": [2]}))
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    explained = explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late)
+    assert explained.cause == "single-ack-failover"
+    assert explained.chain[0].broker == "1"
+    both_cut = [server_log(broker, (20, CUT % 1)) for broker in ("1", "3")]
+    assert explain_loss(timeline(tables, None, meta, both_cut), late).cause == "unknown"
 
 
 @pytest.mark.parametrize(
-    ("copied", "cause"), [("2: 0a 1y@1", "single-ack-failover"), ("2: 0a", "unknown"), ("2: 0a 1y", "unknown")]
+    ("start", "cause"), [(1, "single-ack-failover"), (2, "single-ack-failover"), (3, "unclean-election")]
 )
-def test_an_earlier_copy_shows_what_the_successor_had_before_another_election(copied, cause):
-    """Broker 2 leads from 4 s and wrote y. Broker 3 was elected uncleanly at 20 s, after which x is at that offset."""
-    elects_3 = (20, {"leader": 3, "isr": [3], "leaderRecoveryState": 1})
-    meta = metadata((1, REGISTERED), (4, {"leader": 2, "isr": [2]}), elects_3)
-    tables = {**joined(logs(copied, "s"), logs("3: 0a 1x@2")), "epochs": epochs(("3", 0, 0), ("3", 2, 1))}
-    began = server_log("2", (4, BEGAN % (2, 1, 1, 1, "2")))
-    about = {"snapshots": ("s", ""), "times": {"s": 18 * 1_000_000_000}}
-    cut = server_log("1", (5, CUT % 1))
-    explained = explain_loss(timeline(tables, about, meta, [began, cut], leader="3"), lost(acks="1", at=4.2))
-    assert explained.cause == cause, explained
+def test_an_election_after_that_of_the_first_leader_without_the_records_did_not_lose_them(start, cause):
+    """Broker 2 leads from 4 s, from offset `start`; broker 3, out of sync, from 6 s. Broker 1 acknowledges at 15 s."""
+    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, start), ("3", 0, 0), ("3", 2, 1))}
+    meta = metadata((4, {"leader": 2, "isr": [2]}), (6, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    assert explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late).cause == cause

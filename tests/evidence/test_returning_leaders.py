@@ -69,52 +69,6 @@ def test_an_old_leader_that_truncated_before_it_led_again_brought_nothing_back(c
     assert explain_loss(timeline(tables, meta=meta, events=events, leader="1"), lost()).cause == cause
 
 
-FOLLOWS = (
-    "INFO [Broker id=1] Follower orders-0 starts at leader epoch %d from offset %d with partition epoch 7 and high"
-    " watermark 1. Current leader is 2. (state.change.logger)"
-)
-
-
-@pytest.mark.parametrize(
-    ("follows", "cause"),
-    [
-        ((), "single-ack-failover"),
-        (((18, FOLLOWS % (1, 3)),), "single-ack-failover"),
-        (((15, FOLLOWS % (1, 3)),), "single-ack-failover"),  # the response reached the client just after this line
-        (((8, FOLLOWS % (1, 3)),), "unknown"),
-        (((15, FOLLOWS % (1, 2)),), "unknown"),  # its log had no record at offset 2, and it had truncated nothing yet
-    ],
-)
-def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, cause):
-    """Broker 2 leads from 4 s. The record beyond its log was acknowledged at 15 s, and broker 1 truncated at 20 s."""
-    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    events = [server_log("1", *follows, (20, CUT % 1))]
-    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
-    assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
-
-
-@pytest.mark.parametrize(("restarted", "cause"), [(3, "single-ack-failover"), (6, "unknown")])
-def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_its_old_term(restarted, cause):
-    """Broker 2 leads from 4 s. Broker 1 truncated what was acknowledged at 15 s, perhaps as the leader before 4 s."""
-    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
-    faults = (fault("kill", "1", 2), fault("restart", "1", restarted))
-    meta = metadata((4, {"leader": 2, "isr": [2]}))
-    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
-    assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
-
-
-def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
-    """Broker 1 is cut off from the controller and acknowledges. Broker 3 leads from 4 s, broker 2 from 6 s."""
-    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
-    meta = metadata((4, {"leader": 3, "isr": [2, 3]}), (6, {"leader": 2, "isr": [2]}))
-    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
-    explained = explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late)
-    assert explained.cause == "single-ack-failover"
-    assert explained.chain[0].broker == "1"
-    both_cut = [server_log(broker, (20, CUT % 1)) for broker in ("1", "3")]
-    assert explain_loss(timeline(tables, None, meta, both_cut), late).cause == "unknown"
-
-
 @pytest.mark.parametrize(
     ("kind", "broker", "at", "is_shown"),
     [
