@@ -12,7 +12,8 @@ from ..timelines.timeline import UNCLEAN, Term, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
 from .outages import is_out_of_reach, is_paused, is_process_dead
-from .replica_history import facts_truncated_to, had_records, may_have_lost_tail, snapshots_with_records, truncations
+from .replica_history import facts_truncated_to, had_records, may_have_lost_tail, truncations
+from .returned_records import began_with_older, brings_back, returned_term
 from .writing_term import (
     began_after_acknowledgement,
     epoch_at_offset,
@@ -148,13 +149,13 @@ def _losing_term(
     For example, epoch 2 wrote them, an out-of-sync leader of epoch 4 still had them, and epoch 6 has their offset now:
     epoch 5 or 6 lost them.
     """
-    held_until = max((t.epoch for t in after if _brings_back(timeline, t, change.old_leader, lost)), default=-1)
+    held_until = max((t.epoch for t in after if brings_back(timeline, t, change.old_leader, lost)), default=-1)
     following = [term for term in after if term.epoch > held_until]
     if now is None:
         candidates = [term for term in after if _began_after_records(term, lost, then)]
     elif now < max(held_until, -1 if then is None else then):
         # Records older than the lost ones are there again: their writer never had the lost ones.
-        return _returned_term(timeline.terms.get(now), following, change.old_leader)
+        return returned_term(timeline, now, following, change.old_leader, lost)
     else:
         candidates = [term for term in following if term.epoch <= now]
     candidates = [term for term in candidates if _may_lack_records(timeline, change, term, lost)]
@@ -187,21 +188,6 @@ def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
     return term.time is not None and term.time > acknowledged - SECOND
 
 
-def _brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
-    """Whether a leader from outside the ISR still had the records, and so held them until the next leader.
-
-    The old leader did unless it had truncated its log. Of another leader a snapshot since its election proves it.
-    """
-    if not term.elected_uncleanly or (term.start or 0) <= lost.last:
-        return False
-    held = snapshots_with_records(timeline, term.leader, lost)
-    since = MAX_INT64 if term.time is None else term.time
-    if term.leader == old_leader:
-        cuts = truncations(timeline, term.leader, lost.last_acked or 0, lost.last)
-        return not any(cut.time is None or cut.time < since for cut in cuts)
-    return any(fact.time is not None and fact.time >= since for fact in held)
-
-
 def _first_with_start(term: Term, after: list[Term]) -> Term:
     """A term, or the next term of the same leader with a known start offset."""
     for later in after[after.index(term) :]:
@@ -210,21 +196,6 @@ def _first_with_start(term: Term, after: list[Term]) -> Term:
         if later.start is not None:
             return later
     return term
-
-
-def _returned_term(wrote: Term | None, after: list[Term], old_leader: str | None) -> Term | None:
-    """The term in which the writer of older records led again without ever having had the lost ones.
-
-    For lost records whose offsets now hold records of an older epoch. `after`: the terms after the lost records. The
-    result is the next term, or else the first one after which only that leader led.
-    """
-    if wrote is None:
-        return None
-    following = next((t for t in after if t.leader != old_leader), None)
-    if following is not None and following.leader == wrote.leader and not following.has_conflict:
-        return following
-    others = [t.epoch for t in after if t.leader != wrote.leader or t.has_conflict]
-    return next((t for t in after if t.epoch > max(others, default=-1)), None)
 
 
 def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
@@ -262,8 +233,8 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
     Its epoch began at or below them; or the old leader truncated them to its log; or another record was acknowledged
-    there while it led; or it had written other records there in an older epoch; or its log ended below them, and no
-    broker that responded had them to fetch.
+    there while it led; or it had other records of an older epoch there; or its log ended below them, and no broker that
+    responded had them to fetch.
     """
     new = change.new
     if new is None or new.leader is None:
@@ -278,7 +249,8 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
     now = epoch_at_offset(timeline, lost)
     older = timeline.terms.get(now) if now is not None and now < new.epoch else None
     if older is not None:
-        return [*older.facts[:1], *older.start_facts[:1]] if older.leader == new.leader else []
+        had = [*older.facts[:1], *older.start_facts[:1]] if began_with_older(timeline, new, lost, now) else []
+        return [*had, *new.start_facts[:1]] if had and older.leader != new.leader else had
     return [] if new.start is not None else _short_end_facts(timeline, change, new, lost)
 
 

@@ -181,17 +181,21 @@ def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int 
     return [e.fact for time, e in timeline.starts_of(broker) if time >= after][:1] + cut
 
 
-def had_records(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
+def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:
     """The fact that a follower had the lost records; empty without proof.
 
     It was in the ISR when the last of them was acknowledged, and they were below the high watermark: acks=all waits for
     the ISR, consumers read only below the high watermark, and a broker joins the ISR only with all that is below it.
     What acks=1 acknowledged passes the high watermark later: no ISR before the next term may lack the broker.
+
+    before: the time (ns) of the next election, if it is known which term acknowledged them: a leader that has not heard
+    of it waits for the ISR of its own term.
     """
     if not is_committed(lost) or lost.first_acked is None or lost.last_acked is None:
         return []
+    until = lost.last_acked if before is None else min(lost.last_acked, before - 1)
     # An empty ISR acknowledges nothing: the leader that did had not heard of it.
-    reported = [report for report in timeline.isr_between(until=lost.last_acked) if report.isr][-1:]
+    reported = [report for report in timeline.isr_between(until=until) if report.isr][-1:]
     later = [] if lost.acks == {"all"} else timeline.isr_until_next_term(lost.last_acked)
     if not reported or not all(broker in isr for _, isr, _ in (*reported, *later)):
         return []

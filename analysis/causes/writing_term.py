@@ -162,13 +162,19 @@ def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lo
     # The acknowledgement has reached the client a second later.
     since, until = lost.first_acked - SECOND, lost.last_acked
     newer = [t for t in led if t.epoch > now and t.time is not None and t.time <= lost.first_acked]
+    newer = [t for t in newer if not _begins_above(t, lost)]
     if not newer or newer[-1].has_conflict:
         return None
-    begun = [t for t in led if t.time is None or t.time <= until]
+    begun = [t for t in led if (t.time is None or t.time <= until) and not _begins_above(t, lost)]
     others = {t.leader or "" for t in begun} - {newer[-1].leader}
     held = {term.leader} if _held_another(timeline, term, lost) else set()
     are_dead = all(is_process_dead(timeline, other, since, until) for other in others - held)
     return newer[-1] if are_dead and term.leader in others else None
+
+
+def _begins_above(term: Term, lost: Lost) -> bool:
+    """Whether a term began above the lost records, so that its leader did not write them in it."""
+    return term.start is not None and term.start > lost.last
 
 
 def _held_another(timeline: Timeline, term: Term, lost: Lost) -> bool:

@@ -268,9 +268,12 @@ def test_a_leader_that_wrote_other_records_there_in_an_older_epoch_lacked_them()
     led_since = metadata(*changes, (12, {"leader": 1, "isr": [1, 2]}))
     found = timeline(both, {"snapshots": ("before", "")}, meta=led_since, leader="1")
     assert explain_loss(found, lost()).cause == "unclean-election"
-    # The other broker that wrote it may have replicated it to the new leader later.
+    # Another broker wrote it, and the new leader had it where its epoch began.
     other = metadata((2, {"leader": 3, "isr": [3]}), (4, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2]}))
-    assert explain_loss(timeline(both, {"snapshots": ("before", "")}, meta=other), lost()).cause == "unknown"
+    assert explain_loss(timeline(both, {"snapshots": ("before", "")}, meta=other), lost()).cause == "unclean-election"
+    # It may have replicated it to the new leader later.
+    begun_below = {**both, "epochs": epochs(("2", 1, 1), ("2", 3, 1))}
+    assert explain_loss(timeline(begun_below, {"snapshots": ("before", "")}, meta=other), lost()).cause == "unknown"
 
 
 def test_a_leader_of_one_moment_may_not_have_acknowledged():

@@ -61,6 +61,27 @@ def test_a_second_unclean_election_loses_what_was_written_after_the_first(faults
         assert any(fact.kind == "truncated" and fact.broker == "2" for fact in found.chain)
 
 
+@pytest.mark.parametrize(
+    ("at", "begun", "cause"),
+    [
+        (10, 2, "unclean-election"),
+        (14.2, 2, "unclean-election"),  # broker 2 acknowledged it before it heard of the election
+        (10, 1, "unknown"),  # broker 3 may have fetched the older record later
+    ],
+)
+def test_a_follower_of_the_first_leader_brings_back_what_it_had_fetched(at, begun, cause):
+    """As in a recorded run: a reassignment added broker 2, which was elected with an empty log, and was cancelled."""
+    tables = {**logs("1: 0a 1x\n3: 0a 1x"), "epochs": epochs(("3", 0, 0), ("3", 2, begun))}
+    meta = metadata((4, {"isr": [1]}), (8, ELECTED_2), (14, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
+    held = timeline(tables, meta=meta, leader="3", faults=KILLED[:1])
+    of_2 = lost(at=at)
+    found = explain_loss(held, of_2)
+    assert found.cause == cause, found
+    if cause != "unknown":
+        change = find_leader_change(held, of_2)
+        assert (change.old_leader, change.new_leader) == ("2", "3")
+
+
 def test_a_leader_acknowledges_until_it_hears_that_the_isr_is_empty():
     """The controller noted the shutdown at 11 s, and the last acknowledgement reached the client at 12 s."""
     held = returned(fault("kill", "1", 6), fault("restart", "1", 13))

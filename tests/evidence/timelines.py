@@ -19,7 +19,9 @@ START = 1_800_000_000_000
 
 
 def lost(acks="all", first=1, last=1, values=("b",), at=5):
-    return Lost("orders", 0, first, last, last - first + 1, frozenset({acks}), values, at * SECOND, at * SECOND, 1, 1)
+    return Lost(
+        "orders", 0, first, last, last - first + 1, frozenset({acks}), values, int(at * SECOND), int(at * SECOND), 1, 1
+    )
 
 
 def metadata(*changes):
