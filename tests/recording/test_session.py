@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from logjudge.histories.recording import final_reads, topics
 from logjudge.histories.recording.kafka_clients import ClientSettings
 from logjudge.histories.recording.recorder import Recorder
 from logjudge.histories.recording.session import Load, Progress, Session
+from logjudge.histories.recording.workloads.sending import Sender
 
 
 class Stub:
@@ -248,3 +250,22 @@ def test_a_member_ends_if_its_recorder_dies_and_it_cannot_leave(tmp_path: Path) 
         [sys.executable, "-c", STUCK], input=json.dumps(plan) + "\n", text=True, timeout=60, check=False
     )
     assert done.returncode == 1
+
+
+def test_a_producer_outlives_an_error_that_is_no_exception() -> None:
+    """In a recorded run the fatal error of an idempotent producer came out of flush as a KafkaError."""
+    library = pytest.importorskip("confluent_kafka")
+    error = library.KafkaError(45, "out of order", True)
+    restore, keep = ctypes.pythonapi.PyErr_Restore, ctypes.pythonapi.Py_IncRef
+    restore.argtypes, restore.restype = [ctypes.py_object, ctypes.py_object, ctypes.c_void_p], None
+    keep.argtypes, keep.restype = [ctypes.py_object], None
+
+    def flush(_: float) -> None:
+        keep(type(error))
+        keep(error)
+        restore(type(error), error, None)
+
+    sender = object.__new__(Sender)
+    sender._is_broken = False
+    sender._serve(flush, 0.0)
+    assert sender._is_broken

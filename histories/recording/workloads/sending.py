@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable
@@ -103,9 +104,11 @@ class Sender:
     def _serve(self, call: Callable[[float], Any], seconds: float) -> None:
         """Poll or flush, which raise the fatal errors of an idempotent producer.
 
-        confluent-kafka 2.16.1 raised a SystemError of its own once; what is on its way then stays unknown.
+        confluent-kafka 2.16.1 also raised a SystemError of its own, and a KafkaError, which is no exception, so that
+        `except` cannot name it. What is on its way then stays unknown.
         """
-        try:
+        library, is_served = confluent_kafka(), False
+        with contextlib.suppress(library.KafkaException, library.KafkaError, SystemError):
             call(seconds)
-        except (confluent_kafka().KafkaException, SystemError):
-            self._is_broken = True
+            is_served = True
+        self._is_broken |= not is_served
