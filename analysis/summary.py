@@ -155,9 +155,11 @@ def evidence_coverage(p: Partition) -> Record | None:
 
 
 def _known_replicas(p: Partition, logs: ReplicaLogs) -> set[str]:
-    """The assigned replicas; if neither they nor their number are recorded, those of the last ISR in brokers' logs."""
+    """The assigned replicas and the last leader, as run.json may have an assignment from before a reassignment; if
+    neither the assignment nor the number of replicas is recorded, those of the last ISR in brokers' logs.
+    """
     if logs.replicas or _factor(p):
-        return set(logs.replicas)
+        return {*logs.replicas, *([] if logs.leader is None else [logs.leader])}
     dated = logs.log_events.filter(pl.col("time").is_not_null(), snapshot=FINAL).sort("time", "file", "line")
     reported = [isr for fields in dated["fields"] if isinstance(isr := json.loads(fields).get("isr"), list)]
     return {str(broker) for broker in reported[-1]} if reported else set()

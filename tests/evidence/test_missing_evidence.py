@@ -44,6 +44,18 @@ def test_replicas_that_were_not_collected_are_missed(case: str, unpacked: Unpack
     assert f"are missing: {missed}" in replicas_collected(verdict)["says"]
 
 
+def test_a_leader_that_a_reassignment_added_is_missed(unpacked: Unpack, tmp_path: Path) -> None:
+    """run.json has the assignment from before it, and there is no metadata log."""
+    root = shutil.copytree(unpacked("kip-101-a"), tmp_path / "run")
+    _remove(root, "snapshots", "dump", "brokers/1")
+    about = json.loads((root / "run.json").read_text())
+    about["topics"]["orders"] |= {"replica.assignment": [[2]], "replication.factor": 1}
+    (root / "run.json").write_text(json.dumps(about))
+    _, verdict = check(root, tmp_path / "out")
+    assert "are missing: orders-0 (broker 1)" in replicas_collected(verdict)["says"]
+    assert verdict["rules"]["acknowledged-absent"]["verdict"] != "valid"
+
+
 def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path) -> None:
     alone = unpacked("kip-101-a") / "brokers" / "1" / "data" / "orders-0"
     checked, verdict = check(alone, tmp_path)
