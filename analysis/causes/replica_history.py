@@ -162,14 +162,19 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
 def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
     """The fact that a broker loaded its log before the records were acknowledged.
 
-    Empty if its server.log has another load or a truncation between the acknowledgement and `until`.
+    Empty if its server.log has another load or a truncation between the acknowledgement and `until`. One just before
+    the acknowledgement counts, too, as clocks differ, unless it is the first one after a load that ended at or below
+    the records: a follower truncates before it fetches.
     """
     if lost.first_acked is None or until is None:
         return []
-    loads = [(time, end.fact) for time, end in timeline.dated_ends(broker, "loaded") if time <= until]
+    ends = timeline.dated_ends(broker, "loaded", "truncated")
+    loads = [(time, end.fact) for time, end in ends if end.kind == "loaded" and time <= until]
     since = max((time for time, _ in loads), default=MAX_INT64)
+    harmless = [end for (_, load), (_, end) in pairwise(ends) if load.kind == "loaded" and load.end <= lost.first]
     cuts = truncations(timeline, broker, lost.first_acked, lost.last)
-    cut = any(end.time is None or end.time <= until + SECOND for end in cuts)
+    doubtful = [end for end in cuts if end not in harmless or end.time is None or end.time > lost.first_acked]
+    cut = any(end.time is None or end.time <= until + SECOND for end in doubtful)
     return [] if cut or since > lost.first_acked else [loads[-1][1]]
 
 
@@ -178,7 +183,8 @@ def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int 
     cut = [end.fact for end in truncations(timeline, broker, after, lost.last)][:1]
     if after is None:
         return cut
-    return [e.fact for time, e in timeline.starts_of(broker) if time >= after][:1] + cut
+    until = next((fact.time for fact in cut if fact.time is not None), MAX_INT64)
+    return [e.fact for time, e in timeline.starts_of(broker) if after <= time <= until][:1] + cut
 
 
 def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:

@@ -114,7 +114,7 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
     since = MAX_INT64 if new.time is None else new.time + SECOND
     started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= acknowledged]
     over = min([acknowledged, *(time - 1 for time in started)])
-    return not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
+    return sent <= over and not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
 
 
 def _followed_without(timeline: Timeline, stale: Term, lost: Lost, until: int) -> bool:

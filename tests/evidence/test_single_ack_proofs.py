@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from logjudge.analysis.causes import explain_loss
 
-from .timelines import AFTER, BEGAN, TWO_LEADS, lost, server_log, timeline
+from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, lost, of_format_v1, server_log, timeline
 
 UNCLEAN = "unclean.leader.election.enable"
 LED = "INFO [Partition orders-0 broker=1] ISR updated to {}  and version updated to 3 (kafka.cluster.Partition)"
@@ -66,3 +66,32 @@ def test_a_leader_logs_the_reassignment_during_which_it_began(adding, removing, 
     [move] = timeline(AFTER, events=[server_log("1", (1, line))]).moves
     assert (move.adding, move.removing) == (frozenset(adding), frozenset(removing))
     assert move.fact.sentence == f"broker 1 led orders-0 while a reassignment {steps}"
+
+
+@pytest.mark.parametrize(
+    ("loaded", "cut_at", "cause"),
+    [
+        (1, (7,), "single-ack-failover"),
+        (2, (7,), "unknown"),  # it may have had the record when it started
+        (1, (6, 7), "unknown"),  # it may have fetched it after the first truncation
+    ],
+)
+def test_a_follower_that_returns_truncates_before_it_fetches(loaded, cut_at, cause):
+    """As in a recorded run of Kafka 2.4 with message format 0.10.2.
+
+    Broker 2 truncated less than a second before the first acknowledgement. A preferred election made it the leader.
+    """
+    led = server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")))
+    returned = server_log("2", (5, LOADED % loaded), *((at, CUT % 0) for at in cut_at), (9, BEGAN % (2, 1, 1, 5, "2")))
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    held = timeline(old, events=[led, returned], config={UNCLEAN: False}, version="2.4.1")
+    assert explain_loss(held, lost("1", at=7.5)).cause == cause
+
+
+def test_a_leader_that_started_again_acknowledges_nothing_in_its_old_term():
+    """Broker 2 leads from 4 s. Broker 1 started at 8 s, and truncated less than a second before the acknowledgement."""
+    led = server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (8, LOADED % 2), (14, CUT % 1))
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    follows = server_log("2", (2, LOADED % 0), (4, BEGAN % (2, 1, 1, 5, "2")))
+    held = timeline(old, events=[led, follows], config={UNCLEAN: False}, version="2.4.1")
+    assert explain_loss(held, lost("1", at=14.5)).cause == "unknown"
