@@ -66,7 +66,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # Records that are older than the lost ones show that a long log never had these.
     now = epoch_at_offset(timeline, lost)
     has_older = now is not None and change.old is not None and now < change.old.epoch
-    elected = None if change.old is None else new.time
+    elected = new.time if new.start is not None and new.start > lost.last else None  # then it wrote none of them
     had = had_records(timeline, new.leader, lost, elected) or (was_above(timeline, new.leader, lost) and not has_older)
     once_had = change.old_leader == new.leader or had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}

@@ -113,8 +113,12 @@ def ahead_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame) -> dict
 
 
 def lines_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame, kinds: Sequence[str]) -> pl.DataFrame:
-    """The dated lines of some kinds on leader epochs; `elected` is when the controller recorded the election (ms)."""
-    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch").agg(elected=pl.col("time").min())
+    """The dated lines of some kinds on leader epochs; `elected` is when the controller recorded the election (ms).
+
+    A leader epoch that the metadata log only repeats was elected at an unknown time before.
+    """
+    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch")
+    known = known.agg(elected=pl.col("time").min(), is_copy=pl.col("is_copy").any()).filter(~pl.col("is_copy"))
     fields = pl.col("fields").str
     epoch = pl.coalesce(fields.json_path_match("$.leader_epoch"), fields.json_path_match("$.leaderEpoch"))
     dated = log_events.filter(pl.col("kind").is_in(kinds) & pl.col("time").is_not_null(), snapshot=FINAL)

@@ -55,7 +55,8 @@ def _is_within(offset: int, low: int | None, high: int | None) -> bool:
 
 
 def _created_before_acknowledgements(records: pl.DataFrame, sends: pl.DataFrame, started: int) -> int | None:
-    created = least(records.filter(pl.col("kind") == "partition", pl.col("leader") >= 0)["time"], None)
+    is_created = (pl.col("kind") == "partition") & ~pl.col("is_copy").fill_null(False)
+    created = least(records.filter(is_created, pl.col("leader") >= 0)["time"], None)
     acked = least(sends.filter(pl.col("acknowledged"))["completed"], None)
     return None if created is None or acked is None else created - started - acked // MS
 

@@ -288,7 +288,7 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     if not len(metadata) or started is None:
         return [], False
     copy = longest_copy(metadata)
-    own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), topic=topic)
+    own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), ~pl.col("is_copy").fill_null(False), topic=topic)
     out = []
     for row in own.iter_rows(named=True):
         time = (row["time"] - started) * MS

@@ -104,7 +104,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
         row |= {"at": time if time is None else time + row["within"]}
         if row["kind"] == "config" and row["topic"] == builder.replica_logs.topic:
             add_setting(builder, row)
-        elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic:
+        elif row["kind"] in TOPICS and row["topic"] == builder.replica_logs.topic and not row["is_copy"]:
             kind, verb = TOPICS[row["kind"]]
             message = f"the controller {verb} topic {row['topic']} (id {row['topic_id']})"
             builder.topic_changes.append(_recorded(row, message, kind))
@@ -169,6 +169,9 @@ def _move_sentence(name: str, row: dict[str, Any], previous: dict[str, Any] | No
 def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, Any] | None) -> None:
     """Adds what one metadata record changes; `previous` is the partition's record before it."""
     name = builder.replica_logs.name
+    if row["is_copy"]:
+        _repeated_state(builder, row)
+        return
     if (text := _move_sentence(name, row, previous)) is not None:
         fact = _recorded(row, text, "reassignment", partition=name, brokers=broker_names(row["replicas"]))
         builder.moves.append(Move(fact, broker_names(row["adding"]), broker_names(row["removing"])))
@@ -187,8 +190,27 @@ def _partition_row(builder: Builder, row: dict[str, Any], previous: dict[str, An
         _election(builder, row, previous)
     elif row["isr"] != previous["isr"]:
         _isr_change(builder, row, previous)
+    _note_electable(builder, row)
+
+
+def _note_electable(builder: Builder, row: dict[str, Any]) -> None:
     electable = broker_names([*(row["isr"] or ()), *(row["elr"] or ()), *(row["last_known_elr"] or ())])
     builder.last_electable = electable or builder.last_electable
+
+
+def _repeated_state(builder: Builder, row: dict[str, Any]) -> None:
+    """Adds the leader and the ISR with which the metadata log begins: their epoch began before, at an unknown time."""
+    name, epoch, has_leader = builder.replica_logs.name, row["leader_epoch"], row["leader"] >= 0
+    leader = f"leader {row['leader']}" if has_leader else "no leader"
+    message = f"the metadata log begins for {name} with {leader} in epoch {epoch}, ISR {_text(row['isr'])}"
+    about = {"partition": name, "epoch": epoch, "isr": broker_names(row["isr"])}
+    fact = _recorded(row, message, "isr" if has_leader else "leaderless", **about)
+    builder.isr_reports.append(fact)
+    if has_leader:
+        term = builder.term(epoch)
+        term.name_leader(str(row["leader"]))
+        term.facts.append(fact)
+    _note_electable(builder, row)
 
 
 def _text(brokers: list[int] | None) -> str:

@@ -22,6 +22,8 @@ from .tables import DAMAGE, METADATA, Row, damage_row
 
 NO_LEADER_CHANGE = -2
 TOPIC_RESOURCE = 2  # ConfigResource.Type.TOPIC
+PRE_MIGRATION = 2  # ZkMigrationState: until the next state, the controller copies ZooKeeper's content
+CHECKPOINT = ".checkpoint"
 SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
@@ -62,6 +64,7 @@ class Replay:
     partitions: dict[tuple[str, int], PartitionState] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     damage: list[Row] = field(default_factory=list)
+    is_migrating: bool = False  # from ZooKeeper
 
     def tables(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Tables METADATA and DAMAGE, both with a column `file`."""
@@ -89,7 +92,8 @@ class Replay:
 
     def row(self, record: MetadataRecord, kind: str, **columns: Any) -> None:
         """Adds a row of METADATA."""
-        where = {"byte": record.byte, "file": record.file}
+        is_copy = self.is_migrating or (record.file or "").endswith(CHECKPOINT)
+        where = {"byte": record.byte, "file": record.file, "is_copy": is_copy}
         self.rows.append({"offset": record.offset, "time": record.time, "kind": kind, **where, **columns})
 
     def partition_row(self, record: MetadataRecord, kind: str, key: tuple[str, int]) -> None:
@@ -268,6 +272,10 @@ def _feature(replay: Replay, record: MetadataRecord) -> None:
     replay.row(record, "feature", key=record.data["name"], value=str(record.data["featureLevel"]))
 
 
+def _migration_state(replay: Replay, record: MetadataRecord) -> None:
+    replay.is_migrating = record.data["zkMigrationState"] == PRE_MIGRATION
+
+
 HANDLERS = {
     "REGISTER_BROKER_RECORD": _register,
     "UNREGISTER_BROKER_RECORD": _of_broker("unregister", "brokerId"),
@@ -281,4 +289,5 @@ HANDLERS = {
     "FEATURE_LEVEL_RECORD": _feature,
     "BROKER_REGISTRATION_CHANGE_RECORD": _registration_change,
     "CLEAR_ELR_RECORD": _clear_elr,
+    "ZK_MIGRATION_STATE_RECORD": _migration_state,
 }

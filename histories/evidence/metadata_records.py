@@ -101,6 +101,7 @@ SCHEMAS: dict[int, RecordSchema] = {
         Field("logDirs", "[uuid]", since=2, tag=2),
         Field("cordonedLogDirs", "[uuid]", since=3, tag=3),
     ),
+    21: RecordSchema("ZK_MIGRATION_STATE_RECORD", 0, Field("zkMigrationState", "int8")),
     23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0),
     24: RecordSchema("END_TRANSACTION_RECORD", 0),
     25: RecordSchema("ABORT_TRANSACTION_RECORD", 0),
@@ -109,7 +110,7 @@ SCHEMAS: dict[int, RecordSchema] = {
 
 NAMES = frozenset(schema.name for schema in SCHEMAS.values())
 # Types without data of partitions or brokers: quotas, tokens, ACLs, producer ids, no-ops, controllers.
-IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 21, 22, 26, 27, 29))
+IGNORED = frozenset((6, 10, 11, 13, 14, 15, 16, 18, 19, 20, 22, 26, 27, 29))
 
 
 class Decoded(NamedTuple):

@@ -122,6 +122,8 @@ METADATA: Schema = {
     "removing": pl.List(pl.Int32),
     "elr": pl.List(pl.Int32),  # eligible leader replicas (KIP-966)
     "last_known_elr": pl.List(pl.Int32),
+    # The record repeats an earlier state: that of a .checkpoint, or of ZooKeeper at the migration (KIP-866).
+    "is_copy": pl.Boolean,
     "recovering": pl.Boolean,  # leaderRecoveryState: true after an unclean election (KIP-704)
     "key": pl.String,  # of a config, or of a feature level
     "value": pl.String,

@@ -12,7 +12,7 @@ from logjudge.histories.evidence.clock import Clock
 
 HOUR = 3_600_000
 ELECTED = {0: 1_000_000, 1: 1_030_000}  # ms, by leader epoch
-METADATA = pl.DataFrame({"leader_epoch": [*ELECTED], "time": [*ELECTED.values()]})
+METADATA = pl.DataFrame({"leader_epoch": [*ELECTED], "time": [*ELECTED.values()], "is_copy": [False, False]})
 SCHEMA = {"snapshot": str, "broker": str, "kind": str, "time": int, "fields": str, "file": str, "line": int}
 
 
@@ -67,3 +67,15 @@ def test_a_clock_that_was_set_moves_no_others():
     events = pl.concat([lines("1", (0, 1_000_100), (1, 1_030_100 + HOUR)), lines("2", (0, 1_000_200), (1, 1_030_200))])
     assert clocks_by_elections(clocks, events, METADATA)["2"].offset == HOUR
     assert clocks_by_elections(without_steps(clocks, events, METADATA), events, METADATA)["2"].offset == 0
+
+
+def test_a_leader_epoch_that_the_metadata_log_only_repeats_dates_no_line():
+    """As in a recorded migration from ZooKeeper: the copied epoch 1 began long before its record was written."""
+    copied = METADATA.with_columns(is_copy=pl.col("leader_epoch") == 1)
+    clocks = {"1": Clock("1", 0, -90_000, 500)}
+    found = lines("1", (1, 940_000), (2, 1_060_000))
+    later = pl.concat(
+        [copied, pl.DataFrame({"leader_epoch": [1, 2], "time": [1_040_000, 1_060_000], "is_copy": False})]
+    )
+    assert without_steps(clocks, found, later) == clocks
+    assert without_steps(clocks, found, later.with_columns(is_copy=False))["1"].was_set

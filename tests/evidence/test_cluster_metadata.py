@@ -100,6 +100,19 @@ def test_a_metadata_transaction_may_end_in_a_later_segment(tmp_path, end, isr):
     assert frame["isr"].drop_nulls().to_list() == isr
 
 
+def test_records_that_repeat_an_earlier_state_are_copies():
+    """Those between the states PRE_MIGRATION (2) and MIGRATION (1) are ZooKeeper's, those of a .checkpoint earlier."""
+    topic, partition = beginning()
+    before, after = (record(at, "ZK_MIGRATION_STATE_RECORD", zkMigrationState=s) for at, s in ((0, 2), (3, 1)))
+    later = change(5, isr=[1, 2])
+    migrated, _ = replay_records([before, topic, partition, after, later])
+    assert migrated["is_copy"].to_list() == [True, True, False]
+    snapshot = f"{9:020d}-{1:010d}.checkpoint"
+    repeated, _ = replay_records([replace(topic, file=snapshot), replace(partition, file=snapshot), later])
+    assert repeated["is_copy"].to_list() == [True, True, False]
+    assert decode(encode("ZK_MIGRATION_STATE_RECORD", {"zkMigrationState": 2})).fields == {"zkMigrationState": 2}
+
+
 def test_a_topic_that_is_created_again_has_no_partitions_of_the_removed_one():
     again = [replace(each, data={**each.data, "topicId": "B" * 22, "leader": 2}) for each in beginning()]
     frame, damage = replay_records([*beginning(), record(2, "REMOVE_TOPIC_RECORD", topicId=UUID), *again])

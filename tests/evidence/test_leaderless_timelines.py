@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import polars as pl
 import pytest
 from command_line import invoke
 from logjudge.histories.simulation.bundle import write_bundle
@@ -31,6 +32,25 @@ def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
         "the controller elected broker 2 leader of orders-0 in epoch 2, ISR [2]; the ISR had been empty; it was the"
         " last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
     )
+
+
+@pytest.mark.parametrize(
+    ("leader", "sentence"),
+    [
+        (1, "the metadata log begins for orders-0 with leader 1 in epoch 0, ISR [1, 2]"),
+        (-1, "the metadata log begins for orders-0 with no leader in epoch 0, ISR [1, 2]"),
+    ],
+)
+def test_a_state_that_the_metadata_log_repeats_dates_no_election(leader, sentence):
+    """As after a migration from ZooKeeper, or in a .checkpoint: broker 1 may have led for days."""
+    meta = metadata((7, {"leader": 2, "isr": [2]}))
+    is_first = (pl.col("leader_epoch") == 0) | (pl.col("kind") == "topic")
+    meta = meta.with_columns(is_copy=is_first, leader=pl.when(is_first).then(leader).otherwise("leader"))
+    known = timeline(logs("1: 0a\n2: 0a"), meta=meta)
+    assert known.isr_reports[0].sentence == sentence
+    assert [term.time for term in known.terms.values() if term.epoch == 0] == ([None] if leader > 0 else [])
+    assert known.terms[1].electable == {"1", "2"}
+    assert not known.topic_changes
 
 
 def test_a_second_loss_of_the_leader_is_a_loss_again():
