@@ -117,8 +117,8 @@ def lines_of_elections(log_events: pl.DataFrame, metadata: pl.DataFrame, kinds: 
 
     A leader epoch that the metadata log only repeats was elected at an unknown time before.
     """
-    known = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch")
-    known = known.agg(elected=pl.col("time").min(), is_copy=pl.col("is_copy").any()).filter(~pl.col("is_copy"))
+    epochs = metadata.drop_nulls(["leader_epoch", "time"]).group_by("leader_epoch")
+    known = epochs.agg(elected=pl.col("time").min(), is_copy=pl.col("is_copy").any()).filter(~pl.col("is_copy"))
     fields = pl.col("fields").str
     epoch = pl.coalesce(fields.json_path_match("$.leader_epoch"), fields.json_path_match("$.leaderEpoch"))
     dated = log_events.filter(pl.col("kind").is_in(kinds) & pl.col("time").is_not_null(), snapshot=FINAL)
