@@ -30,9 +30,10 @@ def formatting_record(metadata: pl.DataFrame) -> dict[str, Any] | None:
     controllers, so the newest one counts.
     """
     first = metadata.filter(snapshot=FINAL).sort("offset", maintain_order=True).unique("broker", keep="first")
-    # A log with copied records goes on from an earlier one, or from ZooKeeper.
+    # A log that copied ZooKeeper's records goes on from it.
     copying = metadata.filter(pl.col("is_copy"), snapshot=FINAL)["broker"].unique()
-    is_whole = (pl.col("kind") == "feature") & ~pl.col("broker").is_in(copying.implode())
+    is_whole = (pl.col("kind") == "feature") & ~pl.col("file").str.ends_with(".checkpoint")
+    is_whole &= ~pl.col("broker").is_in(copying.implode())
     whole = first.filter(is_whole).sort("time", "broker")
     return whole.row(-1, named=True) if len(whole) else None
 

@@ -40,12 +40,12 @@ from .batch_layout import (
     HEADERS,
     LAST,
     MAGIC,
-    MAX_TIMESTAMP,
     PRODUCER,
     PRODUCER_EPOCH,
     SIZE,
 )
 from .batch_loops import loops_for, read_only
+from .message_sets import MessageSet, message_set
 from .record_frames import dropped_frame, record_frame
 from .tables import BATCHES, DAMAGE, DROPPED, RECORDS, Row, damage_row, empty, null_where_negative, unreadable_row
 from .unpacking import CODECS, unpack
@@ -273,12 +273,15 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
         frames.extend(_decode_packed(data, headers[packed_new], reading))
-    for index in np.flatnonzero(crc_ok & (codec != 0) & ~new):
-        inner = _decode_wrapper(data, headers[index], reading)
-        counts[index] = inner.height
-        if inner.height:
-            bases[index] = inner["offset"][0]
-            frames.append(inner)
+    packed_old = np.flatnonzero(crc_ok & (codec != 0) & ~new)
+    if len(packed_old):
+        inner = _decode_wrappers(data, headers[packed_old], reading)
+        frames.append(inner)
+        sets = inner.group_by("byte").agg(pl.col("offset").first(), pl.len())
+        found = {byte: (base, count) for byte, base, count in sets.rows()}
+        for index in packed_old:
+            byte = reading.at + int(headers[index, BYTE])
+            bases[index], counts[index] = found.get(byte, (bases[index], 0))
     if not frames:
         return empty(RECORDS), bases, counts
     records = pl.concat(frames)
@@ -345,36 +348,29 @@ def _spans(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, is_v2: bool) -> 
     return spans[:n], row_of[:n], good
 
 
-def _int32(data: Bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
+def _decode_wrappers(data: Bytes, headers: Ints, reading: _Reading) -> pl.DataFrame:
+    """The messages inside compressed v0 or v1 messages, in chunks of about CHUNK_BYTES; none of a broken set."""
+    frames = [empty(RECORDS)]
+    sets: list[MessageSet] = []
+    chunk_bytes = 0
 
+    def flush() -> None:
+        ends = np.cumsum([len(one.content) for one in sets])
+        begins = np.concatenate([one.begins + end - len(one.content) for one, end in zip(sets, ends, strict=True)])
+        joined = np.frombuffer(b"".join(one.content for one in sets), dtype=np.uint8)
+        heads = np.concatenate([one.headers for one in sets])
+        frame = _decode(joined, heads, begins, begins + heads[:, SIZE], reading, False)
+        expected = pl.DataFrame({"byte": heads[:, BYTE] + reading.at}).group_by("byte").agg(expected=pl.len())
+        frames.append(frame.filter(pl.len().over("byte") == frame.join(expected, on="byte", how="left")["expected"]))
 
-def _decode_wrapper(data: Bytes, header: Ints, reading: _Reading) -> pl.DataFrame:
-    """The messages inside a compressed v0 or v1 message.
-
-    The wrapper has the offset of its last message. Inside, offsets of v1 count from 0 (KIP-31), those of v0 are
-    absolute.
-    """
-    magic, position, wrapper_offset = int(header[MAGIC]), int(header[BYTE]), int(header[BASE])
-    value_at = position + (26 if magic == 1 else 18)
-    key_length = _int32(data, value_at)
-    value_at += 4 + max(key_length, 0)
-    length = _int32(data, value_at)
-    payload = data[value_at + 4 : value_at + 4 + max(length, 0)].tobytes()
-    unpacked = unpack(payload, header, reading.at, reading.damage)
-    if unpacked is None:
-        return empty(RECORDS)
-    inner = np.frombuffer(unpacked, dtype=np.uint8)
-    found, broken = walk_headers(inner)
-    if broken or not len(found):
-        reading.add_damage("decode", "the message set inside the compressed message is broken", header)
-        return empty(RECORDS)
-    offsets = found[:, BASE] + (wrapper_offset - int(found[-1, BASE]) if magic == 1 else 0)
-    if header[ATTRIBUTES] & APPEND_TIME_BIT:
-        found[:, BASE_TIMESTAMP] = header[MAX_TIMESTAMP]
-    begins = found[:, BYTE].copy()  # contiguous, as the loops are compiled for
-    frame = _decode(inner, found, begins, begins + found[:, SIZE], reading, False)
-    if frame.height != len(found):
-        return empty(RECORDS)
-    placed = frame.with_columns(pl.Series("offset", offsets), byte=pl.lit(reading.at + position, pl.Int64))
-    return placed.select(pl.col(name).cast(dtype) for name, dtype in RECORDS.items())
+    for header in headers:
+        if (found := message_set(data, header, reading.at, reading.damage)) is None:
+            continue
+        sets.append(found)
+        chunk_bytes += len(found.content)
+        if chunk_bytes >= CHUNK_BYTES:
+            flush()
+            sets, chunk_bytes = [], 0
+    if sets:
+        flush()
+    return pl.concat(frames)

@@ -123,7 +123,7 @@ def _events(*lines: tuple[str, int, int]) -> pl.DataFrame:
 
 def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone() -> None:
     clocks = {"1": Clock("1"), "100": Clock("100")}
-    metadata = pl.DataFrame({"leader_epoch": [0, 1, None], "time": [1_000_000, 2_000_000, 3_000_000]})
+    metadata = pl.DataFrame({"leader_epoch": [0, 1, None], "time": [1_000_000, 2_000_000, 3_000_000], "is_copy": False})
 
     def ahead(*lines: tuple[str, int, int]) -> dict[str, int]:
         return {name: clock.offset for name, clock in clocks_by_elections(clocks, _events(*lines), metadata).items()}
@@ -151,7 +151,7 @@ def test_a_controller_that_logs_an_election_shows_its_own_time_zone() -> None:
     elected = 1795916352671
     brokers = _events(("1", 2, elected - 8 * hour + 200), ("2", 2, elected + 5 * hour + 300))
     lines = pl.concat([brokers, controllers.select(brokers.columns)])
-    metadata = pl.DataFrame({"leader_epoch": [2], "time": [elected]})
+    metadata = pl.DataFrame({"leader_epoch": [2], "time": [elected], "is_copy": False})
     found = clocks_by_elections({name: Clock(name) for name in ("1", "2", "100")}, lines, metadata)
     assert [clock.offset for clock in found.values()] == [-8 * hour, 5 * hour, -8 * hour]
 
@@ -179,7 +179,7 @@ def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late,
     shared = HOURS_3 + started_late
     clocks = {"1": Clock("1", shared, shared - 90_000, shared + 500)}
     clocks |= {broker: Clock(broker, shared) for broker in ("2", "3", "100")}
-    metadata = pl.DataFrame({"leader_epoch": [0, 1], "time": [1795917584031, 1795917608609]})
+    metadata = pl.DataFrame({"leader_epoch": [0, 1], "time": [1795917584031, 1795917608609], "is_copy": False})
     found = clocks_by_elections(clocks, _events(*lines), metadata)
     assert [clock.offset for clock in found.values()] == offsets
     assert found["1"] == clocks["1"]
