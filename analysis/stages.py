@@ -25,6 +25,7 @@ from ..histories.settings import Settings
 from ..histories.tables import CONTEXT, OPERATIONS, PLACES_OF_SPLIT, complete, no_rows
 from ..models.internal_topics import TRANSACTIONS_TOPIC
 from .batches import WHOLE, Unit, by_unit, split_small
+from .partitions.generation_parts import DELETION_LINES
 from .replicas.identical_batches import decode, jobs, split_identical_batches
 from .timelines.log_facts import HANDLERS
 
@@ -130,8 +131,8 @@ def read_evidence(part: Part) -> Parts:
             parts.damage.append(block.frame.select(pl.col("file").alias("source"), *DAMAGED).head(MAX_DAMAGE))
         elif block.topic is None or block.partition is None:
             frame = block.frame
-            if block.table == "log_events":  # every partition gets these: without lines that timelines do not use
-                frame = frame.filter(pl.col("kind").is_in(list(HANDLERS)))
+            if block.table == "log_events":  # every partition gets these: without lines that none of them uses
+                frame = frame.filter(pl.col("kind").is_in([*HANDLERS, *DELETION_LINES]))
             if block.table not in ("properties", "groups"):
                 parts.shared.append((block.table, frame))
         elif block.table == "headers":

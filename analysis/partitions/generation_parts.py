@@ -9,6 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.evidence.clock import process_starts
+from ...histories.evidence.tables import FINAL, LOG_EVENTS, empty
 from ...histories.tables import MAX_INT64, OBSERVED
 from ..extremes import greatest, least
 from ..timelines.facts import MS
@@ -18,7 +19,10 @@ from .evidence import clocks_of, snapshot_times, started_ms
 from .generation_split import Frames, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
+    DELETE,
+    MAX_CLOCK_SKEW_NS,
     Span,
+    TopicChange,
     TopicCopy,
     TopicGeneration,
     copies_of,
@@ -29,6 +33,7 @@ from .topic_generations import (
 )
 
 BY_TIME = ("metadata", "log_events")
+DELETION_LINES = DELETION, DELETED = "topic-deletion", "topic-deleted"  # of a controller before KRaft
 LOGS = ("records", "batches", "segments")
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
@@ -69,7 +74,8 @@ def parts_of(recorded: Recorded) -> Generations | None:
 
 def topics_with_deletions(topics: Iterable[str], common: Common) -> set[str]:
     """The topics with a recorded deletion, of partitions without brokers' files."""
-    if "metadata" not in common.shared and not common.context["detail"].str.contains("-topic", literal=True).any():
+    has_faults = common.context["detail"].str.contains("-topic", literal=True).any()
+    if "metadata" not in common.shared and not has_faults and not len(_lines_of_deletions(common)):
         return set()
     return {topic for topic in topics if _has_deletion(_generations(Recorded(topic, {}, common)))}
 
@@ -79,6 +85,7 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
     copies = copies_of(tables.get("properties"), snapshot_times(common.settings))
     metadata, started = common.shared.get("metadata"), started_ms(common.settings)
     changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started)
+    changes += _logged_deletions(recorded)
     faults = faults_on(topic, common.context)
     found = generations_of(changes, faults, since_metadata_began(copies, metadata, started), is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
@@ -89,6 +96,28 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
         one if one.deleted is None or _ran_meanwhile(recorded, one.deleted) else replace(one, is_deletion_certain=False)
         for one in found
     ]
+
+
+def _lines_of_deletions(common: Common) -> pl.DataFrame:
+    """The lines in which a controller deletes a topic, before KRaft."""
+    lines = common.shared.get("log_events", empty(LOG_EVENTS, True))
+    return lines.filter(pl.col("kind").is_in(DELETION_LINES), pl.col("time").is_not_null(), snapshot=FINAL)
+
+
+def _logged_deletions(recorded: Recorded) -> list[TopicChange]:
+    """The deletions of the topic that a controller before KRaft reported as begun and as completed."""
+    if started_ms(recorded.common.settings) is None:
+        return []
+    lines = _lines_of_deletions(recorded.common).filter(topic=recorded.topic)
+    out: list[TopicChange] = []
+    begun: int | None = None
+    for kind, time in lines.select("kind", time=_time_of_log_line(recorded)).sort("time").rows() if len(lines) else ():
+        if kind == DELETION:  # also logged when it begins anew
+            begun = time if begun is None else begun
+        elif begun is not None:
+            out.append(TopicChange(DELETE, Span(begun - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS)))
+            begun = None
+    return out
 
 
 def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:

@@ -1,9 +1,9 @@
 """The generations of a topic: a topic that is deleted and recreated has a new topic id, and its logs begin at 0 again.
 
-Four sources date them: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, the faults delete-topic and
-create-topic of the history, the topic ids in partition.metadata of dated copies, and, where none of these has a
-deletion, the ids in the lines of leaders in brokers' logs. A deletion or creation is a span of time, as no source
-records the moment at which the brokers applied it.
+Several sources date them: TopicRecord and RemoveTopicRecord of `__cluster_metadata`, before KRaft the controller's
+lines on deletions, the faults delete-topic and create-topic of the history, the topic ids in partition.metadata of
+dated copies, and, where none of these has a deletion, the ids in the lines of leaders in brokers' logs. A deletion or
+creation is a span of time, as no source records the moment at which the brokers applied it.
 """
 
 from __future__ import annotations

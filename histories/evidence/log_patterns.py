@@ -189,6 +189,11 @@ PATTERNS: tuple[Pattern, ...] = (
         r"Processing override for entityPath: topics/(?P<topic>[\w.\-]+) with config: \w*Map\((?P<config>.*?)\)(?: \([\w.$]+\))?$"),
     Pattern("topic-config", "2.8+", "with new configuration :",
         r"Updating topic (?P<topic>[\w.\-]+) with new configuration : (?P<config>.*?)(?: \([\w.$]+\))?$"),
+    # A controller that keeps its metadata in ZooKeeper deletes a topic from all brokers.
+    Pattern("topic-deletion", "0.8-3.9", "Deletion of topic",
+        r"Deletion of topic (?P<topic>[\w.\-]+) \(re\)started"),
+    Pattern("topic-deleted", "0.8-3.9", "Deletion of topic",
+        r"Deletion of topic (?P<topic>[\w.\-]+) successfully completed"),
     # Starts of brokers. The first line of a process is `boot`, before 1.0 `configured` (which later versions
     # also print when the configuration changes). The previous process lived at least until the line before it.
     Pattern("boot", "1.0+", "Log4jController", r"Registered \S*Log4jController\S* MBean"),

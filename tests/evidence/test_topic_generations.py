@@ -166,6 +166,32 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
     assert len(generations(events[:2])) == 1
 
 
+BEGUN = (
+    "[1970-01-01 00:00:%02d,000] INFO [Topic Deletion Manager 3] Deletion of topic x (re)started (kafka.controller.X)"
+)
+ENDED = "[1970-01-01 00:00:%02d,000] INFO [Topic Deletion Manager 3] Deletion of topic x successfully completed (k.c.X)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "deleted"),
+    [
+        ([BEGUN % 10, BEGUN % 12, ENDED % 14], [Span(9 * S, 15 * S)]),  # it began anew
+        ([BEGUN % 10, ENDED % 11, BEGUN % 20, ENDED % 21], [Span(9 * S, 12 * S), Span(19 * S, 22 * S)]),
+        ([BEGUN % 10], []),  # it never ended, or another controller ended it
+        ([ENDED % 14], []),  # when it began is not known
+        ([line.replace("topic x", "topic y") for line in (BEGUN % 10, ENDED % 14)], []),
+    ],
+)
+def test_a_controller_before_kraft_logs_deletions(lines, deleted):
+    events = parse_log("\n".join(lines)).with_columns(broker=pl.lit("3"), snapshot=pl.lit(FINAL), file=pl.lit("c"))
+    shared = {"log_events": complete(events, {**LOCATION, **LOG_EVENTS})}
+    settings = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
+    common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), shared)
+    found = generation_parts._generations(generation_parts.Recorded("x", {}, common))
+    assert [one.deleted for one in found if one.deleted is not None] == deleted
+    assert generation_parts.topics_with_deletions(["x"], common) == ({"x"} if deleted else set())
+
+
 # Of a broker whose disk was lost, with the metadata log, and whose restart created the topic automatically.
 LED_TWICE = """\
 [2026-11-28 09:13:29,997] INFO [Broker id=1] Leader orders-0 with topic id Some(nxOfKAKVTxiNnlASg3nU0g) starts at \
