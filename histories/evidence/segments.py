@@ -360,8 +360,9 @@ def _decode_wrappers(data: Bytes, headers: Ints, reading: _Reading) -> pl.DataFr
         joined = np.frombuffer(b"".join(one.content for one in sets), dtype=np.uint8)
         heads = np.concatenate([one.headers for one in sets])
         frame = _decode(joined, heads, begins, begins + heads[:, SIZE], reading, False)
-        expected = pl.DataFrame({"byte": heads[:, BYTE] + reading.at}).group_by("byte").agg(expected=pl.len())
-        frames.append(frame.filter(pl.len().over("byte") == frame.join(expected, on="byte", how="left")["expected"]))
+        expected = pl.DataFrame({"byte": heads[:, BYTE] + reading.at}).group_by("byte").len()
+        whole = expected.join(frame.group_by("byte").len(), on=("byte", "len"), how="semi")["byte"]
+        frames.append(frame.filter(pl.col("byte").is_in(whole.implode())))
 
     for header in headers:
         if (found := message_set(data, header, reading.at, reading.damage)) is None:
