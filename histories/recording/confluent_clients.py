@@ -6,18 +6,17 @@ record or crashed: `Recorder.handle`, `Recorder.crash`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .kafka_clients import CommittedGroups, confluent_kafka, recorded_config
+from .kafka_clients import Callback, CommittedGroups, call_both, confluent_kafka, recorded_config
 from .membership import group_of_metadata
 from .open_operations import Transaction
 from .recorder import Recorder
 
 COMMITTED_SECONDS = 20.0
 _library = confluent_kafka()
-Callback = Callable[..., Any]
 
 
 def _producer_defaults(config: dict[str, Any]) -> dict[str, Any]:
@@ -77,13 +76,13 @@ class Producer(_library.Producer):  # type: ignore[misc, name-defined]
         arguments = {"value": value, "key": key, "partition": partition, **more}
         if self._transaction is not None:
             step = self._transaction.send(topic, value, **place)
-            super().produce(topic, on_delivery=_call_both(step.on_delivery, report), **arguments)
+            super().produce(topic, on_delivery=call_both(step.on_delivery, report), **arguments)
             return
         stamp = more.get("timestamp") or None  # 0: the time of the call
         with self._recorder.send(self._process, topic, value, timestamp=stamp, **place) as send:
             complete = send.on_delivery
             try:
-                super().produce(topic, on_delivery=_call_both(complete, report), **arguments)
+                super().produce(topic, on_delivery=call_both(complete, report), **arguments)
             except BaseException as error:
                 send.error(error)
                 raise
@@ -325,15 +324,3 @@ class Consumer(_library.Consumer):  # type: ignore[misc, name-defined]
         if offsets:
             commit = self._recorder.commit(self._process, offsets, auto=True, member=self)
             commit.ok() if error is None else commit.error(error)
-
-
-def _call_both(complete: Callback, report: Callback | None) -> Callback:
-    """A delivery report for the recorder, and then for the application."""
-    if report is None:
-        return complete
-
-    def delivered(error: Any, message: Any) -> None:
-        complete(error, message)
-        report(error, message)
-
-    return delivered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..errors import InputError, LogjudgeError, MissingComponentError, UsageErro
 from ..files import reason_of
 
 CONNECT_SECONDS = 15.0
+Callback = Callable[..., Any]
 _SECRET = re.compile(r"password|secret|\.pem$|token|credential|username|jaas|api\.key", re.IGNORECASE)
 
 PRODUCER: Mapping[str, Any] = {
@@ -179,6 +180,18 @@ def make_client(kind: str, settings: ClientSettings, config: Mapping[str, Any]) 
         raise UsageError(
             f"the client refused its configuration ({_text(error)}); see --producer, --consumer and --client-config"
         ) from error
+
+
+def call_both(complete: Callback, report: Callback | None) -> Callback:
+    """A delivery report for the recorder, and then for the application."""
+    if report is None:
+        return complete
+
+    def delivered(error: Any, message: Any) -> None:
+        complete(error, message)
+        report(error, message)
+
+    return delivered
 
 
 def _logger(name: str, handler: logging.Handler) -> logging.Logger:

@@ -14,18 +14,7 @@ _NEEDED = {
 }
 
 
-def is_refusal(error: Any) -> bool:
-    """Whether a librdkafka error (or None) means that the user lacks a permission."""
-    return error is not None and error.name() in _NEEDED
-
-
-def refusal(client: str, error: Any) -> UsageError:
-    """The error for a refused request of a client: what the user needs."""
-    name = error.name()
-    return UsageError(f"{client}: the cluster refused a request ({name}); the user needs {_NEEDED[name]}")
-
-
 def refuse(client: str, error: Any) -> None:
-    """Raises UsageError if the error (or None) is a refused permission."""
-    if is_refusal(error):
-        raise refusal(client, error)
+    """Raises UsageError, with what the user needs, if a librdkafka error (or None) is a refused permission."""
+    if error is not None and (name := error.name()) in _NEEDED:
+        raise UsageError(f"{client}: the cluster refused a request ({name}); the user needs {_NEEDED[name]}")

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..errors import LogjudgeError
+from ..errors import LogjudgeError, UsageError
 from ..send_errors import outcome_of
 from .kafka_clients import ClientSettings
-from .permissions import is_refusal, refusal
+from .permissions import refuse
 from .recorder import Recorder
 from .topics import BrokerViews, Topic, create_topics, describe_topics
 
@@ -120,8 +120,10 @@ class Session:
     def completed(self, client: str, error: Any, message: Any = None) -> None:
         """Count a send of a client; a refused permission ends the recording."""
         self.progress.completed(error, message)
-        if is_refusal(error):
-            self._end(refusal(client, error))
+        try:
+            refuse(client, error)
+        except UsageError as refused:
+            self._end(refused)
 
     def start(self, clients: Iterable[Client]) -> None:
         """Run clients, each in a thread."""

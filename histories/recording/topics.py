@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import LogjudgeError, UsageError
 from .kafka_clients import ClientSettings, confluent_kafka, make_client, typed_value
-from .permissions import is_refusal, refusal, refuse
+from .permissions import refuse
 
 REQUEST_SECONDS = 30.0
 VIEW_SECONDS = 2.0
@@ -57,7 +57,8 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
         try:
             future.result(REQUEST_SECONDS)
         except confluent_kafka().KafkaException as error:
-            raise _refusal(name, error.args[0]) from error
+            refuse(f"topic {name}", error.args[0])
+            raise _creation_error(name, error.args[0]) from error
         except TimeoutError as error:
             late = f"the cluster did not respond within {REQUEST_SECONDS:.0f} s"
             raise LogjudgeError(
@@ -65,9 +66,7 @@ def create_topics(admin: Any, topics: Iterable[Topic]) -> None:
             ) from error
 
 
-def _refusal(name: str, error: Any) -> UsageError:
-    if is_refusal(error):
-        return refusal(f"topic {name}", error)
+def _creation_error(name: str, error: Any) -> UsageError:
     advice = {
         "TOPIC_ALREADY_EXISTS": "its earlier records would be judged too; choose another --topic",
         "INVALID_REPLICATION_FACTOR": "choose a --replication-factor of at most the number of brokers",

@@ -34,17 +34,14 @@ class Reader:
             self.session.recorder.assign(self.name, starts)
             consumer.assign(starts)
             while not self.session.stopping.is_set():
-                self.poll(consumer)
+                self._poll(consumer)
         finally:
             consumer.close()
 
-    def poll(self, consumer: Any) -> list[Any]:
-        """One poll; its records."""
+    def _poll(self, consumer: Any) -> None:
         with self.session.recorder.poll(self.name) as poll:
             messages = consumer.consume(MAX_RECORDS, timeout=POLL_SECONDS)
             poll.ok(messages)
         for message in messages:
             refuse(self.name, message.error())
-        read = [message for message in messages if message.error() is None]
-        self.session.progress.has_read(read)
-        return read
+        self.session.progress.has_read(message for message in messages if message.error() is None)

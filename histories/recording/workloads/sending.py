@@ -6,9 +6,10 @@ import contextlib
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
-from ..kafka_clients import confluent_kafka, make_client, recorded_config
+from ..kafka_clients import call_both, confluent_kafka, make_client, recorded_config
 from ..session import Session
 
 PURGE_SECONDS = 5.0
@@ -71,18 +72,12 @@ class Sender:
         place = {} if partition is None else {"partition": partition}
         with self.session.recorder.send(self.name, self.topic, value, key=key, **place) as op:
             try:
-                producer.produce(self.topic, value, key, **place, on_delivery=self._report(op.on_delivery))
+                report = call_both(op.on_delivery, partial(self.session.completed, self.name))
+                producer.produce(self.topic, value, key, **place, on_delivery=report)
             except (BufferError, confluent_kafka().KafkaException) as error:
                 op.error(error)
                 self.session.progress.completed(error)
                 self._is_broken |= not isinstance(error, BufferError)
-
-    def _report(self, complete: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-        def delivered(error: Any, message: Any) -> None:
-            complete(error, message)
-            self.session.completed(self.name, error, message)
-
-        return delivered
 
     def _connect(self) -> Any:
         return make_client("Producer", self.session.settings, {**self._config, "error_cb": self._on_error})

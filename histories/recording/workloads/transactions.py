@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import Any
 
 from ...errors import LogjudgeError
-from ..kafka_clients import confluent_kafka, make_client, recorded_config
+from ..kafka_clients import call_both, confluent_kafka, make_client, recorded_config
 from ..open_operations import Transaction
 from ..permissions import refuse
 from ..session import Client, Session
@@ -86,12 +87,8 @@ class Transactor:
         """One send of a transaction."""
         partition = self.random.randrange(self.session.partitions)
         step = transaction.send(topic, value, partition=partition)
-
-        def delivered(error: Any, message: Any) -> None:
-            step.on_delivery(error, message)
-            self.session.completed(self.name, error, message)
-
-        producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        report = call_both(step.on_delivery, partial(self.session.completed, self.name))
+        producer.produce(topic, value, partition=partition, on_delivery=report)
 
     def _connect(self) -> Any:
         """A producer of the transactional.id, as soon as its coordinator responds, or the session stops."""
