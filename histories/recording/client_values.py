@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from ..errors import UsageError
-from .journal import Fields
+from .event_log import Fields
 
 _RECORD = ("topic", "partition", "offset", "value", "key")
 _POSITION = ("topic", "partition", "offset", "start")

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import UsageError
 from .client_values import partitions_of
-from .journal import Fields
+from .event_log import Fields
 
 # The generation (int32 of the machine), the group's id and the member's id, each ended by a zero byte.
 _METADATA = re.compile(rb"CGMDv2:(.{4})([^\0]*)\0([^\0]*)\0", re.DOTALL)

@@ -6,15 +6,18 @@ an exception ends, unless the exception proves that nothing was written (histori
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Callable
 from operator import index
+from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Self
 
 from ..errors import UsageError
 from ..send_errors import outcome_of
 from .client_values import offset_of, positions_of, records_of, text_of
-from .journal import Fields, Journal, line_of, name_of
+from .event_log import EventLog, Fields, line_of, name_of
 from .membership import membership_of
 
 
@@ -213,7 +216,9 @@ class Step:
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
         """The place at which the message was acknowledged."""
-        self._fields.update(_placed_fields(partition, offset))
+        if partition is not None:
+            self._fields["partition"] = int(partition)
+        self._fields["offset"] = offset_of(offset)
 
     def on_delivery(self, error: Any, message: Any) -> None:
         """A delivery callback for confluent-kafka; an error is the transaction's to report."""
@@ -285,9 +290,44 @@ class Transaction(OpenOperation):
         self._journal.transactions.pop(self._op, None)
 
 
-def _placed_fields(partition: int | None, offset: int | None) -> Fields:
-    placed: Fields = {} if partition is None else {"partition": int(partition)}
-    return {**placed, "offset": offset_of(offset)}
+class Journal:
+    """The state that the recorder and its open operations share: the clock, operation numbers, open operations."""
+
+    def __init__(self, path: Path, before_flush: Callable[[], None]) -> None:
+        self.start = monotonic_ns()
+        self.lock = threading.Lock()  # around the choice of an operation's outcome
+        self.polls: dict[str, Poll] = {}  # the open poll of each process
+        self.transactions: dict[int, Transaction] = {}  # that are open, by op
+        self.next_op = itertools.count(1).__next__
+        self.log = EventLog(path, before_flush)
+        self.append = self.log.append
+
+    def now(self) -> int:
+        """The time since the start, ns."""
+        return monotonic_ns() - self.start
+
+    def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
+        """Append an event of now. Raises UsageError if the process is no text."""
+        name_of(process, "process")
+        event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
+        self.append(line_of(event))
+
+    def begin(self, process: str, f: str, fields: Fields) -> int:
+        """Write an invocation and return its op. Raises LogjudgeError if nothing more is recorded."""
+        self.log.check()
+        op = self.next_op()
+        self.write(process, op, "invoke", f, fields)
+        return op
+
+    def suspend_poll(self, process: str) -> None:
+        """Close the poll around a callback, as polls overlap with nothing else of their process (docs/format.md)."""
+        if process in self.polls:
+            self.polls[process].suspend()
+
+    def resume_poll(self, process: str) -> None:
+        """Begin the poll of a process again, after the callback."""
+        if process in self.polls:
+            self.polls[process].resume()
 
 
 def _error_field(error: object) -> Fields:

@@ -13,9 +13,9 @@ from typing import Any
 from ..errors import UsageError
 from ..scratch import replace_file
 from .client_values import positions_of, records_of, text_of
-from .journal import Fields, Journal, line_of, name_of
+from .event_log import Fields, line_of, name_of
 from .membership import membership_of
-from .open_operations import Commit, Plain, Poll, Positions, Send, Transaction
+from .open_operations import Commit, Journal, Plain, Poll, Positions, Send, Transaction
 
 NEMESIS = "nemesis"
 OPEN_TRANSACTIONS = "open-transactions.jsonl"  # in history/, while transactions are open
@@ -114,12 +114,9 @@ class Recorder:
 
     def txn(self, process: str) -> Transaction:
         """Record the begin of a transaction; its sends, polls and commits are added to the result."""
-        self._journal.log.check()
         self._producers.add(name_of(process, "process"))
-        op = self._journal.next_op()
-        transaction = Transaction(self._journal, process, op, "txn")
-        self._journal.transactions[op] = transaction
-        self._journal.write(process, op, "invoke", "txn", {})
+        op = self._journal.begin(process, "txn", {})
+        transaction = self._journal.transactions[op] = Transaction(self._journal, process, op, "txn")
         return transaction
 
     # --- consumers

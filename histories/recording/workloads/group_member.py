@@ -23,7 +23,7 @@ import confluent_kafka
 
 from ...errors import LogjudgeError
 from ..confluent_clients import Consumer
-from ..journal import Journal
+from ..open_operations import Journal
 from ..permissions import refuse
 from ..recorder import Recorder
 
