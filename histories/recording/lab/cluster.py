@@ -11,11 +11,11 @@ import signal
 import subprocess
 import uuid
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ...errors import LogjudgeError, UsageError
+from ...errors import LogjudgeError
 from . import settings
 from .links import CLIENTS, Network
 from .node import Node
@@ -160,13 +160,12 @@ class Cluster:
             reason = out.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
             raise LogjudgeError(f"Kafka's StorageTool could not format the controller: {reason[0][:300]}")
 
-    async def wait_ready(self, names: Iterable[str]) -> None:
+    async def wait_ready(self, nodes: Iterable[Node]) -> None:
         """Wait until the nodes serve. Raises LogjudgeError if one ended, takes too long, or has no controller."""
         loop = asyncio.get_running_loop()
         end = loop.time() + START_SECONDS
-        names = sorted(names, key=lambda name: name != self.coordinator)  # brokers wait for it
-        for name in names:
-            node = self.nodes[name]
+        for node in sorted(nodes, key=lambda node: node.name != self.coordinator):  # brokers wait for it
+            name = node.name
             while not node.is_ready():
                 if not node.is_alive and node.is_still_registered():
                     node.start()
@@ -183,41 +182,37 @@ class Cluster:
                     )
                 await asyncio.sleep(0.05)
 
-    async def kill(self, names: Iterable[str]) -> None:
+    async def kill(self, nodes: Collection[Node]) -> None:
         """SIGKILL, and wait for the end of the processes."""
-        nodes = [self.nodes[name] for name in names]
         for node in nodes:
             node.send(signal.SIGKILL)
         for node in nodes:
             while node.is_alive:
                 await asyncio.sleep(0.01)
 
-    async def stop(self, names: Iterable[str], seconds: float = STOP_SECONDS) -> None:
+    async def stop(self, nodes: Collection[Node], seconds: float = STOP_SECONDS) -> None:
         """SIGTERM, and SIGKILL for those that take too long."""
-        nodes = [self.nodes[name] for name in names]
         for node in nodes:
             node.send(signal.SIGTERM)
             node.send(signal.SIGCONT)
         end = asyncio.get_running_loop().time() + seconds
         while any(node.is_alive for node in nodes) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.02)
-        await self.kill(node.name for node in nodes)
+        await self.kill(nodes)
 
     async def end(self) -> None:
         """End every node. The first cluster of a version leaves an archive of classes for the next ones."""
         first = self.nodes.get(self.brokers[0])
         if first and first.state == "running" and first.is_ready() and not self._archive.is_file():
-            await self.kill(name for name in self.nodes if name not in (first.name, self.coordinator))
-            await self.stop([first.name], ARCHIVE_SECONDS)
+            await self.kill([node for node in self.nodes.values() if node.name not in (first.name, self.coordinator)])
+            await self.stop([first], ARCHIVE_SECONDS)
             with contextlib.suppress(OSError):
                 self._new_archive.rename(self._archive)
-        await self.kill(self.nodes)
+        await self.kill(self.nodes.values())
 
 
 async def start_cluster(cluster: Cluster) -> None:
     """Start all nodes and wait until they serve."""
-    if cluster.folder.joinpath("brokers").exists():
-        raise UsageError(f"{cluster.folder}: found an earlier lab, expected a new folder")
     await cluster.open_network()
     cluster.write_settings()
     if cluster.coordinator == CONTROLLER:
@@ -225,13 +220,14 @@ async def start_cluster(cluster: Cluster) -> None:
     first = cluster.nodes[cluster.coordinator]
     first.start()
     if cluster.coordinator == ZOOKEEPER:
-        await cluster.wait_ready([ZOOKEEPER])
-        cluster.nodes[cluster.brokers[-1]].start()  # the first to start is the controller
-        await cluster.wait_ready(cluster.brokers[-1:])
+        controller = cluster.nodes[cluster.brokers[-1]]  # the first to start
+        await cluster.wait_ready([first])
+        controller.start()
+        await cluster.wait_ready([controller])
     for broker in cluster.brokers:
         if not cluster.nodes[broker].is_alive:
             cluster.nodes[broker].start()
-    await cluster.wait_ready(cluster.nodes)
+    await cluster.wait_ready(cluster.nodes.values())
 
 
 def _random_id() -> str:

@@ -13,7 +13,7 @@ import json
 import secrets
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ...errors import LogjudgeError, UsageError
 from . import disks
 from .cluster import STATE_FILE, Cluster, plan_of, start_cluster
 from .links import HOST, Link, Mode
+from .node import Node
 
 Request = dict[str, Any]
 
@@ -36,8 +37,8 @@ class Keeper:
         self._requests: dict[str, Callable[[Request], Awaitable[Any]]] = {
             "status": self._status,
             "start": self._start,
-            "stop": lambda request: cluster.stop(self._names(request)),
-            "kill": lambda request: cluster.kill(self._names(request)),
+            "stop": lambda request: cluster.stop(self._nodes(request["nodes"])),
+            "kill": lambda request: cluster.kill(self._nodes(request["nodes"])),
             "pause": lambda request: self._send(request, signal.SIGSTOP),
             "resume": lambda request: self._send(request, signal.SIGCONT),
             "links": self._links,
@@ -66,7 +67,7 @@ class Keeper:
             async with self._request_lock:  # one at a time
                 done = await self._requests[request["do"]](request)
             if request["do"] == "start":  # which may take minutes
-                await self.cluster.wait_ready(self._names(request))
+                await self.cluster.wait_ready(self._nodes(request["nodes"]))
             return {"ok": done}
         except LogjudgeError as error:
             return {"error": str(error)}
@@ -87,16 +88,16 @@ class Keeper:
         }
 
     async def _start(self, request: Request) -> None:
-        names = self._names(request)
-        for name in names:
-            if self.cluster.nodes[name].is_alive:
-                raise UsageError(f"found node {name} running, expected one that is stopped or was killed")
-        for name in names:
-            self.cluster.nodes[name].start()
+        nodes = self._nodes(request["nodes"])
+        for node in nodes:
+            if node.is_alive:
+                raise UsageError(f"found node {node.name} running, expected one that is stopped or was killed")
+        for node in nodes:
+            node.start()
 
     async def _send(self, request: Request, number: signal.Signals) -> None:
-        for name in self._names(request):
-            self.cluster.nodes[name].send(number)
+        for node in self._nodes(request["nodes"]):
+            node.send(number)
 
     async def _links(self, request: Request) -> None:
         forward, backward = Mode(**request["forward"]), Mode(**request["backward"])
@@ -108,8 +109,8 @@ class Keeper:
         if "around" in request:
             return [
                 link
-                for node in self._names({"nodes": request["around"]})
-                for link in network.around(node, bool(request.get("clients")))
+                for node in self._nodes(request["around"])
+                for link in network.around(node.name, bool(request.get("clients")))
             ]
         source, target = str(request["source"]), str(request["target"])
         link = network.links.get((source, target))
@@ -130,32 +131,32 @@ class Keeper:
         return disks.cut_tail(folder, int(request["records"]))
 
     async def _backup(self, request: Request) -> None:
-        data = self.cluster.nodes[self._names({"nodes": [request["node"]]})[0]].data
-        disks.back_up(data, self.folder / "backups" / request["node"], list(request["partitions"]))
+        (node,) = self._nodes([request["node"]])
+        disks.back_up(node.data, self.folder / "backups" / request["node"], list(request["partitions"]))
 
     async def _restore(self, request: Request) -> list[str]:
         return disks.restore(self._still_disk(request["node"]), self.folder / "backups" / request["node"])
 
-    def _still_disk(self, node: str) -> Path:
+    def _still_disk(self, name: str) -> Path:
         """The disk of a node that does not run."""
-        name = self._names({"nodes": [node]})[0]
-        if self.cluster.nodes[name].is_alive:
+        (node,) = self._nodes([name])
+        if node.is_alive:
             raise UsageError(f"found node {name} running, expected a stopped one; `logjudge lab kill {name}` first")
-        return self.cluster.nodes[name].data
+        return node.data
 
     async def _fill_disk(self, request: Request) -> None:
-        for name in self._names(request):
-            self.cluster.nodes[name].limit_files(int(request["bytes"]))
+        for node in self._nodes(request["nodes"]):
+            node.limit_files(int(request["bytes"]))
 
     async def _down(self, _: Request) -> None:
         self.ended.set()
 
-    def _names(self, request: Request) -> list[str]:
-        names = [str(name) for name in request["nodes"]]
-        for name in names:
-            if name not in self.cluster.nodes:
-                raise UsageError(f"found no node {name}, expected one of: {', '.join(self.cluster.nodes)}")
-        return names
+    def _nodes(self, names: Sequence[Any]) -> list[Node]:
+        nodes = self.cluster.nodes
+        for name in map(str, names):
+            if name not in nodes:
+                raise UsageError(f"found no node {name}, expected one of: {', '.join(nodes)}")
+        return [nodes[str(name)] for name in names]
 
 
 async def _watch_owner(keeper: Keeper, reader: asyncio.StreamReader) -> None:
@@ -173,10 +174,6 @@ def _describe(keeper: Keeper, port: int) -> Request:
         "kafka": cluster.kafka.version,
         "bootstrap": cluster.bootstrap,
         "brokers": cluster.brokers,
-        "nodes": {
-            name: {"pid": node.process.pid if node.process else None, "folder": str(node.folder)}
-            for name, node in cluster.nodes.items()
-        },
         "keeper": {"port": port, "token": keeper.token},
     }
 
