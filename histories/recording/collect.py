@@ -130,7 +130,8 @@ def collect(
         if source.broker:
             _copy_disks(source, collected, frozenset(topics), internal)
     for source in {source.given: source for source in sources}.values():
-        collected.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in _dumps(source.given)]
+        dumps = filter(is_dump_file, _files(source.given, lambda name: bool(TEXT.fullmatch(name))))
+        collected.left_out += [f"{_shown_path(source, file)}: {_DUMP}" for file in sorted(dumps)]
     if logs:
         nameless = {source.given: source for source in sources if not source.is_named}
         for source in [*(source for source in sources if source.is_named), *nameless.values()]:
@@ -201,10 +202,6 @@ def _copy_disks(source: Source, collected: Collected, topics: frozenset[str], in
         meaning = leftover_of(file.parent.name)
         if collected.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
             collected.logs.append(f"{_shown_path(source, file)}: of {meaning}, which `check` does not judge")
-
-
-def _dumps(folder: Path) -> list[Path]:
-    return sorted(filter(is_dump_file, _files(folder, lambda name: bool(TEXT.fullmatch(name)))))
 
 
 def _copy_logs(source: Source, collected: Collected) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ...models.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -82,7 +81,6 @@ class Nemesis:
         self._heal_network()
         if dead := self._in_state("dead"):
             self._change_nodes({"do": "start", "nodes": dead})
-        self._note()
 
     def snapshot(self, name: str) -> None:
         """Copy the brokers' disks as they are now."""
@@ -229,8 +227,3 @@ class Nemesis:
         lasting = {state: nodes for state in ("dead", "paused") if (nodes := self._in_state(state))}
         of_network = {kind: list(map(str, about["nodes"])) for kind, about in self._network}
         self.session.progress.faults = lasting | of_network
-
-
-def collect_evidence(lab: Lab, folder: Path) -> None:
-    """Copy disks and logs of the lab's nodes into a bundle."""
-    collect(sources_of([str(lab.folder)]), folder)

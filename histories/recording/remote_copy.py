@@ -64,7 +64,8 @@ def fetch(place: Place, target: Path, is_wanted: Callable[[PurePosixPath], bool]
     with _output_of(place, f"tar -cf - {excludes} .") as (stream, problems):
         segments = dict(_unpack(stream, target, is_wanted))
     with _output_of(place, "find . -type f -name '*.log' -exec wc -c {} +") as (stream, _):
-        now = dict(_sizes(stream.read().decode(errors="replace")))
+        listed = map(_SIZE.fullmatch, stream.read().decode(errors="replace").splitlines())
+        now = {PurePosixPath(line[2]): int(line[1]) for line in listed if line}
     for name, size in segments.items():
         if now.get(name) != size:
             cut_to_whole_batches(target / name)
@@ -86,12 +87,6 @@ def _unpack(
                 shutil.copyfileobj(content, copy, 1 << 20)
             if SEGMENT.fullmatch(name.name):
                 yield name, member.size
-
-
-def _sizes(text: str) -> Iterator[tuple[PurePosixPath, int]]:
-    for line in text.splitlines():
-        if found := _SIZE.fullmatch(line):
-            yield PurePosixPath(found[2]), int(found[1])
 
 
 @contextmanager

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import LogjudgeError, UsageError
+from .collect import collect, sources_of
 from .final_reads import FINAL, abort_transactions, read_to_the_end
 from .kafka_clients import ClientSettings, admin_client, confluent_kafka
 from .lab.cluster import Plan
 from .lab.handle import Lab
 from .lab.releases import fetch_kafka
-from .nemesis import Nemesis, collect_evidence
+from .nemesis import Nemesis
 from .recorder import Recorder
 from .scenarios import LabScenario
 from .session import Load, Progress, Session
@@ -72,7 +74,7 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
         useless.callback(shutil.rmtree, lab_folder, ignore_errors=True)
         done = record(request, report, notice, lambda session: Nemesis(session, lab, scenario))
         useless.pop_all()  # now its files are evidence
-        collect_evidence(lab, folder)
+        collect(sources_of([str(lab.folder)]), folder)
     shutil.rmtree(lab_folder, ignore_errors=True)
     return done
 
@@ -131,18 +133,13 @@ def record(
 
 def _work(session: Session, request: Request, report: Report, nemesis: Nemesis | None) -> None:
     """Let the clients work for the time, or until the steps of the scenario are done, or Ctrl-C."""
-
-    def show(left: float | None) -> None:
-        report(session.progress, left if nemesis is None else None)
-
     with contextlib.suppress(KeyboardInterrupt):
         if nemesis is None:
-            session.wait(request.seconds, show)
+            session.wait(request.seconds, lambda left: report(session.progress, left))
             return
         thread = session.background(nemesis.run, "nemesis")
         try:
-            while thread.is_alive() and not session.stopping.is_set():
-                session.wait(1.0, show, lambda: not thread.is_alive())
+            session.wait(math.inf, lambda _: report(session.progress, None), lambda: not thread.is_alive())
         finally:
             nemesis.stop()
             thread.join()

@@ -73,7 +73,8 @@ class TopicReader:
         """Copies the messages up to the present end of the topic, or MAX_MESSAGES of them."""
         described = self._describe()
         if str(described.topic_id) != self._id:
-            self._refuse("another topic of this name, created later", "the topic that was watched")
+            found = "another topic of this name, created later"
+            raise InputError(self._name, found, "the topic that was watched")
         numbers = [partition.id for partition in described.partitions]
         ends = {number: self._end_of(number) for number in numbers}
         if set(numbers) != set(self._reached):
@@ -144,11 +145,10 @@ class TopicReader:
             raise self._raise(error.args[0]) from error
         if low > copied:
             found = f"no messages before offset {low:,} of partition {number}, and {copied:,} copied"
-            self._refuse(found, "all events of the run; use a topic of its own with retention.ms=-1")
+            raise InputError(self._name, found, "all events of the run; use a topic of its own with retention.ms=-1")
         if high < copied:
-            self._refuse(
-                f"the end of partition {number} at offset {high:,}, behind which {copied:,} were copied", "more"
-            )
+            found = f"the end of partition {number} at offset {high:,}, behind which {copied:,} were copied"
+            raise InputError(self._name, found, "more")
         return int(high)
 
     def _place(self, number: int, *offset: int) -> Any:
@@ -158,11 +158,8 @@ class TopicReader:
         """The error of brokers that do not respond. Raises the other errors of a client."""
         refuse(self._name, error)
         if error.name() in _UNKNOWN:
-            self._refuse("no such topic", "a topic of events, one JSON object a message")
+            raise InputError(self._name, "no such topic", "a topic of events, one JSON object a message")
         return self._away(str(error.str()))
-
-    def _refuse(self, found: str, expected: str) -> None:
-        raise InputError(self._name, found, expected)
 
     def _away(self, reason: str) -> ClusterError:
         return ClusterError(f"{self._name}: found no broker that responds ({reason[:200]})")
