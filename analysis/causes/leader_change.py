@@ -135,7 +135,7 @@ def _replaced_in_term(
 def _first_without(timeline: Timeline, stale: Term, replacing: Term, lost: Lost) -> Term:
     """The first term after a replaced leader's that began at or below the records which that leader acknowledged.
 
-    Without one it is `replacing`. Later elections lost nothing more: no log that they could have chosen had the records.
+    Without one it is `replacing`. Later elections lost nothing more: no log that they could choose had the records.
     """
     later = (t for t in timeline.terms.values() if stale.epoch < t.epoch < replacing.epoch and t.leader != stale.leader)
     return next((t for t in later if t.start is not None and t.start <= lost.first), replacing)

@@ -19,7 +19,13 @@ from ..timelines.facts import SECOND, Fact, chain
 from ..timelines.timeline import Term, Timeline
 from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
-from .leader_change import clean_by_configuration, facts_leader_lacked_records, find_leader_change, isr_before_election
+from .leader_change import (
+    LeaderChange,
+    clean_by_configuration,
+    facts_leader_lacked_records,
+    find_leader_change,
+    isr_before_election,
+)
 from .log_ends import was_above
 from .outages import death_facts, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
@@ -66,7 +72,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # Records that are older than the lost ones show that a long log never had these.
     now = epoch_at_offset(timeline, lost)
     has_older = now is not None and change.old is not None and now < change.old.epoch
-    elected = new.time if new.start is not None and new.start > lost.last else None  # then it wrote none of them
+    elected = new.time if _was_replaced_meanwhile(change, new, lost) else None
     had = had_records(timeline, new.leader, lost, elected) or (was_above(timeline, new.leader, lost) and not has_older)
     once_had = change.old_leader == new.leader or had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
@@ -106,6 +112,16 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     )
     order = last_down_first_up(timeline, old, new, lost)
     return Attempt(True, facts, [*no_unclean_election(timeline, new.time), *order, *more_replicas(timeline, lost)])
+
+
+def _was_replaced_meanwhile(change: LeaderChange, new: Term, lost: Lost) -> bool:
+    """Whether the leader before acknowledged the records in the time of the new one, of which it had not heard.
+
+    The new leader began above them, or the first acknowledgement was after its election.
+    """
+    if change.old is None or new.time is None or lost.first_acked is None:
+        return False
+    return (new.start is not None and new.start > lost.last) or lost.first_acked >= new.time
 
 
 def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:

@@ -8,6 +8,7 @@ from logjudge.analysis.causes import explain_loss
 from .replica_texts import logs
 from .timelines import CUT, epochs, fault, lost, metadata, server_log, timeline
 
+REGISTERED = {"brokerId": 2, "logDirs": "a"}
 FOLLOWS = (
     "INFO [Broker id=1] Follower orders-0 starts at leader epoch %d from offset %d with partition epoch 7 and high"
     " watermark 1. Current leader is 2. (state.change.logger)"
@@ -63,3 +64,16 @@ def test_an_election_after_that_of_the_first_leader_without_the_records_did_not_
     meta = metadata((4, {"leader": 2, "isr": [2]}), (6, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
     late = lost(acks="1", first=2, last=2, values=("c",), at=15)
     assert explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [([], "unclean-election"), ([(17, REGISTERED)], "unknown")],  # it may have lost a record of its own at 17 s
+)
+def test_the_isr_of_a_new_leader_is_not_that_of_a_late_acknowledgement(changes, cause):
+    """As in a recorded controlled shutdown: broker 1, alone in its ISR, acknowledges after the election."""
+    unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((1, REGISTERED), (3, {"isr": [1]}), (4, unclean), *changes)
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    explained = explain_loss(timeline(tables, None, meta), lost(at=4.2))
+    assert explained.cause == cause, explained
