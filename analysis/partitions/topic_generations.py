@@ -172,6 +172,12 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
         number = None if _has_id(found, topic_id) else existing_at(found, time)
         if number is not None and found[number].topic_id is None:
             found[number] = replace(found[number], topic_id=topic_id)
+    for time, topic_id in dated:  # of a copy from around a deletion, if only one generation without an id may have it
+        possible = [
+            number for number, one in enumerate(found) if one.topic_id is None and _may_exist_at(found, number, time)
+        ]
+        if len(possible) == 1 and not _has_id(found, topic_id):
+            found[possible[0]] = replace(found[possible[0]], topic_id=topic_id)
     final = next((copy.topic_id for copy in copies if copy.snapshot == FINAL), None)
     found = _resolve_deletions(found, final, [time for time, _ in dated])
     if len(found) == 1 and found[0].deleted is None:
@@ -180,6 +186,13 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
     if final and last.deleted is not None and last.topic_id and not _has_id(found, final):
         return [*found[:-1], replace(last, is_deletion_certain=True), TopicGeneration(topic_id=final)]
     return found
+
+
+def _may_exist_at(found: Sequence[TopicGeneration], number: int, time: int) -> bool:
+    """Whether a generation may have existed at a time."""
+    one = found[number]
+    since = one.created.earliest if one.created else found[number - 1].existed_until.earliest if number else MIN_INT64
+    return since <= time <= one.existed_until.latest
 
 
 def _has_id(found: Iterable[TopicGeneration], id_: str) -> bool:

@@ -166,6 +166,14 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
     assert len(generations(events[:2])) == 1
 
 
+@pytest.mark.parametrize("time", [8, 11])
+def test_a_copy_from_around_the_deletion_has_the_id_of_the_only_other_generation(time):
+    """A snapshot was taken before the controller deleted the topic, or meanwhile."""
+    deleted = TopicChange(DELETE, Span(9 * S, 15 * S))
+    found = generations_of([deleted], [CREATED], [copy(OLD, time * S), AT_END], False)
+    assert [one.topic_id for one in found] == [OLD, NEW]
+
+
 BEGUN = (
     "[1970-01-01 00:00:%02d,000] INFO [Topic Deletion Manager 3] Deletion of topic x (re)started (kafka.controller.X)"
 )
