@@ -25,11 +25,6 @@ def value(producer: int, partition: int, number: int) -> str:
     return f"p{producer}-{partition}-{number}"
 
 
-def key_name(number: int) -> str:
-    """A record's key on a compacted topic."""
-    return f"k{number}"
-
-
 def source_key(topic: str, partition: int, offset: int) -> str:
     """The key of a copy: where its source is."""
     return f"{topic}-{partition}@{offset}"

@@ -24,7 +24,7 @@ from ...models.replication.ports import (
     SentValue,
 )
 from ...models.replication.producer_batch import ProducerBatch
-from .names import key_name, source_key, value
+from .names import source_key, value
 
 # The kinds of faults that docs/format.md names differently.
 KINDS = {"crash": "kill", "one-way": "partition"}
@@ -83,10 +83,9 @@ class Recorder(History):
     def _content(self, producer: int, partition: int, number: int) -> str:
         """The value of a record, with its key on a compacted topic; the key of a copy is where its source is."""
         if self._keys is not None:
-            found = self._keys.key(producer, partition, number)
-            is_tombstone = self._keys.is_tombstone(producer, partition, number)
+            key, is_tombstone = self._keys.of(producer, partition, number)
             text = "null" if is_tombstone else f'"{value(producer, partition, number)}"'
-            return f',"key":"{key_name(found)}","value":{text}'
+            return f',"key":"{key}","value":{text}'
         source = self.sources.get(Copy(producer, partition, number))
         key = "" if source is None else f'"key":"{source_key(self._topic, *source)}",'
         return f',{key}"value":"{value(producer, partition, number)}"'

@@ -24,7 +24,7 @@ from ...models.replication.storage.batches import Batch
 from ...models.replication.storage.replica_log import ReplicaLog
 from ...models.replication.storage.segments import roll
 from ...models.replication.storage.transactions import FIRST_TRANSACTIONAL, MARKER, is_commit
-from .names import epoch_ms, key_name, source_key, value
+from .names import epoch_ms, source_key, value
 
 HEAD = struct.Struct(">qii")  # base offset, batch length, partition leader epoch
 CRC_AT, ATTRIBUTES_AT, LAST_DELTA_AT = 17, 21, 23
@@ -45,8 +45,8 @@ def values_of(partition: int, keys: Keys | None) -> Content:
 
 
 def _value_and_key(keys: Keys, producer: int, partition: int, number: int) -> tuple[bytes, bytes | None]:
-    text = None if keys.is_tombstone(producer, partition, number) else value(producer, partition, number).encode()
-    return key_name(keys.key(producer, partition, number)).encode(), text
+    key, is_tombstone = keys.of(producer, partition, number)
+    return key.encode(), None if is_tombstone else value(producer, partition, number).encode()
 
 
 def copies_of(partition: int, config: Config, sources: Mapping[Copy, Source]) -> Content:

@@ -149,7 +149,7 @@ def _record_names(config: Config) -> Name:
     keys = Keys(config) if config.compacts else None
 
     def name(producer: int, partition: int, number: int, offset: int) -> str:
-        is_tombstone = keys is not None and keys.is_tombstone(producer, partition, number)
+        is_tombstone = keys is not None and keys.of(producer, partition, number).is_tombstone
         return f"tombstone@{offset}" if is_tombstone else value(producer, partition, number)
 
     return name
@@ -209,7 +209,7 @@ def _with_values(config: Config, repeats: list[Repeat]) -> list[Repeat]:
         replace(one, first=one.first + i, count=1, offset=one.offset + i, earlier=one.earlier + i)
         for one in repeats
         for i in range(one.count)
-        if not keys.is_tombstone(one.producer, one.partition, one.first + i)
+        if not keys.of(one.producer, one.partition, one.first + i).is_tombstone
     ]
 
 

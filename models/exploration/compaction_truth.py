@@ -16,7 +16,7 @@ class NewestRecords:
 
     def __init__(self, cluster: Cluster, partition: int) -> None:
         self._keys, self._partition = Keys(cluster.config), partition
-        self._offsets: dict[int, int] = {}
+        self._offsets: dict[str, int] = {}
         for ack in cluster.ledger.acks[partition]:
             if ack.acks != 0:
                 self._add(ack.producer, ack.first, ack.base, ack.count)
@@ -26,14 +26,13 @@ class NewestRecords:
 
     def _add(self, producer: int, first: int, base: int, count: int) -> None:
         for index in range(count):
-            key = self._keys.key(producer, self._partition, first + index)
+            key = self._keys.of(producer, self._partition, first + index).key
             self._offsets[key] = max(self._offsets.get(key, -1), base + index)
 
     def must_stay(self, producer: int, number: int, offset: int) -> bool:
         """Whether compaction never removes the record at this offset."""
-        if self._keys.is_tombstone(producer, self._partition, number):
-            return False
-        return self._offsets.get(self._keys.key(producer, self._partition, number), -1) <= offset
+        key, is_tombstone = self._keys.of(producer, self._partition, number)
+        return not is_tombstone and self._offsets.get(key, -1) <= offset
 
     def required(self, acks: Iterable[Ack]) -> list[Ack]:
         """The records of acknowledged batches that must stay, one Ack each."""
@@ -61,8 +60,9 @@ def newest_value_stays(cluster: Cluster) -> list[Breach]:
             if batch.producer == MARKER or log.transactions.is_aborted(batch):
                 continue
             for index in range(batch.count):
-                is_gone = batch.is_removed(batch.base + index) and not cleaner.keys.is_tombstone(batch, index)
-                newest[cleaner.keys.key(batch, index)] = (batch.base + index, is_gone)
+                record = cleaner.key_of(batch, index)
+                is_gone = batch.is_removed(batch.base + index) and not record.is_tombstone
+                newest[record.key] = (batch.base + index, is_gone)
         for key, (offset, is_gone) in sorted(newest.items()):
             if is_gone:
                 text = f"{key} has no value: compaction removed offset {offset}, and the newer record is gone"

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from .config import DAY, Config
-from .coordinators.group_requests import GroupRecord
 from .coordinators.services import CoordinatorLogs
-from .coordinators.transaction_requests import TransactionRecord
-from .keys import Keys, PartitionKeys
+from .keys import Keys, RecordKey
 from .sizes import batch_sizes
 from .storage.batches import Batch
-from .storage.compaction import Cleaner, RecordKeys
+from .storage.compaction import Cleaner, Keyed
 
 DIRTY_RATIO = 0.5  # log.cleaner.min.cleanable.ratio, which coordinators' topics have
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorKeys:
-    """The keys of a coordinator's records."""
-
-    records: Sequence[GroupRecord | TransactionRecord]
-
-    def key(self, batch: Batch, index: int) -> str:
-        """The key of a record."""
-        return self.records[batch.first + index].key
-
-    def is_tombstone(self, batch: Batch, index: int) -> bool:
-        """Whether a record deletes its key."""
-        return self.records[batch.first + index].is_tombstone
 
 
 def cleaners(config: Config, is_format_2: bool, logs: CoordinatorLogs) -> dict[int, Cleaner]:
@@ -38,17 +21,25 @@ def cleaners(config: Config, is_format_2: bool, logs: CoordinatorLogs) -> dict[i
     sizes = batch_sizes(config, is_format_2)
     if config.compacts:
         keys = Keys(config)
+        limits = config.dirty_ratio, config.compaction_lag, config.delete_retention
         for partition in range(config.partitions):
-            size, time = config.segment_limits(partition)
-            own = PartitionKeys(keys, partition)
-            limits = config.dirty_ratio, config.compaction_lag, config.delete_retention
-            found[partition] = Cleaner(own, size, time, *limits, sizes[partition])
-    coordinators: dict[int, RecordKeys] = {}
+            key_of = partial(topic_key, keys, partition)
+            found[partition] = Cleaner(key_of, *config.segment_limits(partition), *limits, sizes[partition])
+    coordinators: dict[int, Sequence[Keyed]] = {}
     if config.has_group:
-        coordinators[config.group_log] = CoordinatorKeys(logs.group_records)
+        coordinators[config.group_log] = logs.group_records
     if config.transactional:
-        coordinators[config.transaction_log] = CoordinatorKeys(logs.transaction_records)
-    for partition, of_records in coordinators.items():
-        size, time = config.segment_limits(partition)
-        found[partition] = Cleaner(of_records, size, time, DIRTY_RATIO, 0, DAY, sizes[partition])
+        coordinators[config.transaction_log] = logs.transaction_records
+    for partition, records in coordinators.items():
+        record_of = partial(_record, records)
+        found[partition] = Cleaner(record_of, *config.segment_limits(partition), DIRTY_RATIO, 0, DAY, sizes[partition])
     return found
+
+
+def topic_key(keys: Keys, partition: int, batch: Batch, index: int) -> RecordKey:
+    """The key of a record of the topic."""
+    return keys.of(batch.producer, partition, batch.first + index)
+
+
+def _record(records: Sequence[Keyed], batch: Batch, index: int) -> Keyed:
+    return records[batch.first + index]

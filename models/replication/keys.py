@@ -5,52 +5,38 @@ Both are functions of the producer, the partition and the value's number, so tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .config import Config
-from .storage.batches import Batch
 
 MASK = (1 << 64) - 1
+
+
+class RecordKey(NamedTuple):
+    """The key of a record, and whether the record has no value, and so deletes its key."""
+
+    key: str
+    is_tombstone: bool
 
 
 class Keys:
     """The keys k0, k1, … of one run's records."""
 
     def __init__(self, config: Config) -> None:
-        everywhere = range(config.keys)
+        everywhere = [f"k{number}" for number in range(config.keys)]
         self._tombstones = config.tombstones
         if config.partitioner == "key":
-            found: list[list[int]] = [[] for _ in range(config.partitions)]
+            found: list[list[str]] = [[] for _ in range(config.partitions)]
             for key in everywhere:
                 found[partition_of(key, config.partitions)].append(key)
             self._keys = found
         else:
-            self._keys = [list(everywhere)] * config.partitions
+            self._keys = [everywhere] * config.partitions
 
-    def key(self, producer: int, partition: int, number: int) -> int:
-        """The number of a record's key."""
-        keys = self._keys[partition]
-        return keys[_mix(producer, partition, number) % len(keys)]
-
-    def is_tombstone(self, producer: int, partition: int, number: int) -> bool:
-        """Whether a record has no value, and so deletes its key."""
-        return (_mix(producer, partition, number) >> 32) % 1000 < self._tombstones
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionKeys:
-    """The keys of one partition's records, for its cleaner."""
-
-    keys: Keys
-    partition: int
-
-    def key(self, batch: Batch, index: int) -> str:
-        """The key of a record."""
-        return f"k{self.keys.key(batch.producer, self.partition, batch.first + index)}"
-
-    def is_tombstone(self, batch: Batch, index: int) -> bool:
-        """Whether a record deletes its key."""
-        return self.keys.is_tombstone(batch.producer, self.partition, batch.first + index)
+    def of(self, producer: int, partition: int, number: int) -> RecordKey:
+        """The key of the record with this value."""
+        keys, mixed = self._keys[partition], _mix(producer, partition, number)
+        return RecordKey(keys[mixed % len(keys)], (mixed >> 32) % 1000 < self._tombstones)
 
 
 def _mix(producer: int, partition: int, number: int) -> int:
@@ -61,9 +47,9 @@ def _mix(producer: int, partition: int, number: int) -> int:
     return found ^ found >> 31
 
 
-def partition_of(key: int, partitions: int) -> int:
-    """The partition of key number `key` (BuiltInPartitioner.partitionForKey)."""
-    return (murmur2(f"k{key}".encode()) & 0x7FFFFFFF) % partitions
+def partition_of(key: str, partitions: int) -> int:
+    """The partition of a key (BuiltInPartitioner.partitionForKey)."""
+    return (murmur2(key.encode()) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(key: bytes) -> int:

@@ -38,8 +38,8 @@ class RecordSizes:
         """The bytes of a record: its value's number, and its place in the batch."""
         value, key = len(f"p{producer}-{self.partition}-{number}"), 0
         if self.keys is not None:
-            key = len(f"k{self.keys.key(producer, self.partition, number)}")
-            value = 0 if self.keys.is_tombstone(producer, self.partition, number) else value
+            name, is_tombstone = self.keys.of(producer, self.partition, number)
+            key, value = len(name), 0 if is_tombstone else value
         if not self.is_format_2:
             return MESSAGE + key + value
         body = 3 + _varint(index) + key + _varint(value) + value + 1  # attributes, times, lengths, number of headers

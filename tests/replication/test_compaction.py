@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -10,9 +11,10 @@ import pytest
 from logjudge.models.exploration.compaction_truth import newest_value_stays
 from logjudge.models.exploration.group_invariants import no_commit_loss
 from logjudge.models.exploration.processing_invariants import exactly_once
+from logjudge.models.replication.cleaners import topic_key
 from logjudge.models.replication.config import SECOND, Config
 from logjudge.models.replication.faults.fault import Fault
-from logjudge.models.replication.keys import Keys, PartitionKeys
+from logjudge.models.replication.keys import Keys
 from logjudge.models.replication.options import configure
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.compaction import Cleaner
@@ -63,9 +65,9 @@ def test_a_cleaning_keeps_what_a_naive_one_keeps(seed: int) -> None:
     mark = rng.randrange(log.end + 1)
     below = [segment for segment in segments[:-1] if segment[-1].end <= mark]
     limit = below[-1][-1].end if below else 0
-    newest = {keys.key(producer, 0, number): offset for offset, producer, number in records if offset < limit}
-    remaining = {o for o, producer, number in records if o >= limit or newest[keys.key(producer, 0, number)] == o}
-    cleaner = Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 0.0, 0, 5 * SECOND)
+    newest = {keys.of(producer, 0, number).key: offset for offset, producer, number in records if offset < limit}
+    remaining = {o for o, producer, number in records if o >= limit or newest[keys.of(producer, 0, number).key] == o}
+    cleaner = Cleaner(partial(topic_key, keys, 0), 1 << 30, SECOND, 0.0, 0, 5 * SECOND)
     cleaned = cleaner.clean(log, mark, 100 * SECOND)
     assert cleaned == ((0, limit, len(records) - len(remaining)) if limit else None)
     assert offsets(log) == remaining
@@ -73,10 +75,10 @@ def test_a_cleaning_keeps_what_a_naive_one_keeps(seed: int) -> None:
     # A later cleaning needs dirty segments, and only then removes tombstones that are past their horizon.
     assert cleaner.clean(log, mark, 200 * SECOND) is None
     cleaner.clean(log, log.end, 200 * SECOND)
-    aged = {o for o, producer, number in records if o < limit and keys.is_tombstone(producer, 0, number)}
+    aged = {o for o, producer, number in records if o < limit and keys.of(producer, 0, number).is_tombstone}
     end = log.cleaned
-    newest |= {keys.key(producer, 0, number): o for o, producer, number in records if o < end}
-    left = {o for o, producer, number in records if o >= end or newest[keys.key(producer, 0, number)] == o}
+    newest |= {keys.of(producer, 0, number).key: o for o, producer, number in records if o < end}
+    left = {o for o, producer, number in records if o >= end or newest[keys.of(producer, 0, number).key] == o}
     assert offsets(log) == (left - aged if end > limit else remaining)
 
 
@@ -84,10 +86,10 @@ def test_a_clean_log_and_a_young_segment_wait() -> None:
     keys = Keys(Config(keys=1, tombstones=0))
     log, _ = random_log(Random(1))
     assert (
-        Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 0.0, 1000 * SECOND, 0).clean(log, log.end, 100 * SECOND)
+        Cleaner(partial(topic_key, keys, 0), 1 << 30, SECOND, 0.0, 1000 * SECOND, 0).clean(log, log.end, 100 * SECOND)
         is None
     )
-    assert Cleaner(PartitionKeys(keys, 0), 1 << 30, SECOND, 1.0, 0, 0).clean(log, log.end, 100 * SECOND) is None
+    assert Cleaner(partial(topic_key, keys, 0), 1 << 30, SECOND, 1.0, 0, 0).clean(log, log.end, 100 * SECOND) is None
     assert offsets(log) == set(range(log.end))
 
 
@@ -159,16 +161,16 @@ def test_compaction_removes_aborted_records_and_keeps_what_they_would_have_repla
         Batch(4, 5, 1, 0, 0, 9 * SECOND, 5),
     ):
         log.append(batch)
-    keys = PartitionKeys(Keys(Config(keys=1, tombstones=0)), 0)
-    assert Cleaner(keys, 1 << 30, SECOND, 0.0, 0, 0).clean(log, log.end, 10 * SECOND) == (0, 4, 1)
+    key_of = partial(topic_key, Keys(Config(keys=1, tombstones=0)), 0)
+    assert Cleaner(key_of, 1 << 30, SECOND, 0.0, 0, 0).clean(log, log.end, 10 * SECOND) == (0, 4, 1)
     assert offsets(log) == {0, 1, 3, 4}
 
 
 def test_keys_follow_the_partitioner() -> None:
     config = configure(Config(), {"num.partitions": 3, "partitioner.class": "key", "simulation.keys": 50})
     keys = Keys(config)
-    own = [{keys.key(0, partition, number) for number in range(2000)} for partition in range(3)]
-    assert sorted(key for some in own for key in some) == list(range(50))
+    own = [{keys.of(0, partition, number).key for number in range(2000)} for partition in range(3)]
+    assert sorted(key for some in own for key in some) == sorted(f"k{number}" for number in range(50))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def sticky(rng: Random, partitions: int, _: int) -> Partitioner:
 
 def by_key(rng: Random, partitions: int, keys: int) -> Partitioner:
     """The hash of the record's key, any of the keys k0, k1, … as often as another."""
-    found = [partition_of(number, partitions) for number in range(keys)]
+    found = [partition_of(f"k{number}", partitions) for number in range(keys)]
     return lambda _: found[int(rng.random() * keys)]
 
 

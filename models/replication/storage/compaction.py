@@ -19,21 +19,23 @@ from .segments import segments, size_of
 from .transactions import MARKER
 
 
-class RecordKeys(Protocol):
-    """The keys of a log's records; `index` counts the records of a batch."""
+class Keyed(Protocol):
+    """The key of a record; keys.py has it of topics, and the records of coordinators' logs have it themselves."""
 
-    def key(self, batch: Batch, index: int) -> str:
-        """The key of a record."""
+    @property
+    def key(self) -> str:
+        """The key."""
 
-    def is_tombstone(self, batch: Batch, index: int) -> bool:
-        """Whether a record has no value, and so deletes its key."""
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether the record has no value, and so deletes its key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaner:
     """Compacts the replicas of one partition with the settings of its topic; times are microseconds."""
 
-    keys: RecordKeys
+    key_of: Callable[[Batch, int], Keyed]  # of a record, by its index in the batch
     segment_bytes: int
     segment_time: int
     dirty_ratio: float  # min.cleanable.dirty.ratio
@@ -52,7 +54,7 @@ class Cleaner:
         if not dirty or _size(dirty) <= self.dirty_ratio * _size(batches):
             return None
         newest = {
-            self.keys.key(batch, index): batch.base + index
+            self.key_of(batch, index).key: batch.base + index
             for batch in dirty
             if batch.producer != MARKER and not log.transactions.is_aborted(batch)
             for index in batch.remaining()
@@ -88,9 +90,10 @@ class Cleaner:
         horizon = log.delete_horizons.get(batch.uid)
         removed = 0
         for index in batch.remaining():
-            if newest.get(self.keys.key(batch, index), -1) > batch.base + index:
+            record = self.key_of(batch, index)
+            if newest.get(record.key, -1) > batch.base + index:
                 removed |= 1 << index
-            elif self.keys.is_tombstone(batch, index):
+            elif record.is_tombstone:
                 if horizon is None:
                     log.delete_horizons[batch.uid] = now + self.delete_retention
                 elif now >= horizon:
