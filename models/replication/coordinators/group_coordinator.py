@@ -18,7 +18,7 @@ from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
 from .group_ledger import GroupLedger
 from .group_members import Group, GroupMembers
-from .group_offsets import UNWRITTEN, GroupOffsets
+from .group_offsets import GroupOffsets
 from .group_requests import COMMIT, FETCH, TXN_COMMIT, CommittedOffset, GroupRecord, GroupRequest, error_for_client
 from .log_coordinator import LogCoordinator
 
@@ -198,7 +198,7 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
             GroupRecord(0, "", None, CommittedOffset(partition, 0), now, is_tombstone=True) for partition in gone
         ]
         for record in records:
-            self._offsets.commit(record, UNWRITTEN)
+            self._offsets.commit(record, -1)  # a tombstone's place does not matter
         is_dead = is_empty and self.generation > 0 and not self._offsets.committed()
         if is_dead:
             self.ledger.deaths += 1

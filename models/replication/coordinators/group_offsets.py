@@ -11,21 +11,12 @@ from typing import NamedTuple
 
 from .group_requests import GroupRecord
 
-UNWRITTEN = -1  # in place of a record's offset, while it is being written
-
 
 class PlacedRecord(NamedTuple):
     """A record that commits an offset, and its place in the group's log."""
 
-    at: int  # its offset in the group's log, or UNWRITTEN
+    at: int  # its offset in the group's log
     record: GroupRecord
-
-
-class PendingRecord(NamedTuple):
-    """A record of an open transaction, and its place in the group's log."""
-
-    at: int  # its offset in the group's log, or UNWRITTEN
-    record: GroupRecord | None  # None while it is being written
 
 
 @dataclass(slots=True)
@@ -33,7 +24,8 @@ class GroupOffsets:
     """The latest record in the group's log counts, even if the transaction of an earlier one commits after it."""
 
     _committed: dict[int, PlacedRecord] = field(default_factory=dict)  # by partition
-    _pending: dict[int, dict[int, PendingRecord]] = field(default_factory=dict)  # producer id -> partition -> record
+    # Producer id -> partition -> record of its open transaction; None while that is being written.
+    _pending: dict[int, dict[int, PlacedRecord | None]] = field(default_factory=dict)
 
     def committed(self) -> dict[int, int]:
         """Partition -> committed offset."""
@@ -44,7 +36,7 @@ class GroupOffsets:
         return {partition: placed.record.leader_epoch for partition, placed in self._committed.items()}
 
     def commit(self, record: GroupRecord, at: int) -> None:
-        """Replace a committed offset by that of the record at `at`, unless a later record set it."""
+        """Replace a committed offset by that of the record at `at`, unless a later record set it; or remove it."""
         assert record.committed is not None
         partition = record.committed.partition
         if record.is_tombstone:
@@ -62,25 +54,25 @@ class GroupOffsets:
         (GroupMetadata.prepareTxnOffsetCommit)."""
         pending = self._pending.setdefault(pid, {})
         for partition in partitions:
-            pending.setdefault(partition, PendingRecord(UNWRITTEN, None))
+            pending.setdefault(partition, None)
 
     def give_up(self, pid: int, partitions: Iterable[int]) -> None:
         """The expected offsets of a transaction were not written."""
         pending = self._pending.get(pid, {})
         for partition in partitions:
-            if partition in pending and pending[partition].at == UNWRITTEN:
-                del pending[partition]
+            if pending.get(partition) is None:
+                pending.pop(partition, None)
 
     def add_pending(self, pid: int, record: GroupRecord, at: int) -> None:
         """The record at `at` belongs to an open transaction."""
         assert record.committed is not None
-        self._pending.setdefault(pid, {})[record.committed.partition] = PendingRecord(at, record)
+        self._pending.setdefault(pid, {})[record.committed.partition] = PlacedRecord(at, record)
 
     def end_transaction(self, pid: int, commit: bool) -> None:
         """A marker ends a producer's transaction: its offsets are committed, or dropped."""
-        for at, record in self._pending.pop(pid, {}).values():
-            if commit and record is not None:
-                self.commit(record, at)
+        for placed in self._pending.pop(pid, {}).values():
+            if commit and placed is not None:
+                self.commit(placed.record, placed.at)
 
     def are_stable(self, partitions: Iterable[int]) -> bool:
         """Whether no open transaction has offsets of these partitions."""
