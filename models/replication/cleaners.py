@@ -21,10 +21,11 @@ def cleaners(config: Config, is_format_2: bool, logs: CoordinatorLogs) -> dict[i
     sizes = batch_sizes(config, is_format_2)
     if config.compacts:
         keys = Keys(config)
-        limits = config.dirty_ratio, config.compaction_lag, config.delete_retention
         for partition in range(config.partitions):
             key_of = partial(topic_key, keys, partition)
-            found[partition] = Cleaner(key_of, *config.segment_limits(partition), *limits, sizes[partition])
+            dirty, lag, retention = config.dirty_ratio, config.compaction_lag, config.delete_retention
+            segment = config.segment_limits(partition)
+            found[partition] = Cleaner(key_of, *segment, dirty, lag, retention, sizes[partition])
     coordinators: dict[int, Sequence[Keyed]] = {}
     if config.has_group:
         coordinators[config.group_log] = logs.group_records

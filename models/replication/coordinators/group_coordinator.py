@@ -20,12 +20,11 @@ from .group_ledger import GroupLedger
 from .group_members import Group, GroupMembers
 from .group_offsets import GroupOffsets
 from .group_requests import COMMIT, FETCH, TXN_COMMIT, CommittedOffset, GroupRecord, GroupRequest, error_for_client
-from .log_coordinator import LogCoordinator
 
 OF_OFFSETS = (COMMIT, TXN_COMMIT)
 
 
-class GroupCoordinator(LogCoordinator[GroupRecord]):
+class GroupCoordinator(Group):
     """The group on this broker."""
 
     def __init__(
@@ -37,37 +36,13 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
         count_partitions: Callable[[], int],
         make_members: Callable[[Group], GroupMembers],
     ) -> None:
-        self.process, self.config = parts.process, parts.config
-        self.count_partitions, self._make_members, self.ledger = count_partitions, make_members, ledger
-        super().__init__(parts, produces, self.config.group_log, records)
+        self._make_members = make_members
+        super().__init__(parts, produces, records, ledger, count_partitions)
 
     def _drop_state(self) -> None:
-        self.generation = 0  # or the group's epoch
-        self.empty_since, self._due_expiry = 0, 0
+        self.generation = self.empty_since = self._due_expiry = 0
         self._offsets = GroupOffsets()
         self.members = self._make_members(self)
-
-    # --- what the members need of it (group_members.py)
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the group's partition in which this broker coordinates."""
-        return self._epoch
-
-    @property
-    def log_end(self) -> int:
-        """The end of the group's partition."""
-        return self._manager.replicas[self.partition].log.end
-
-    @property
-    def replicated_end(self) -> int:
-        """Its high watermark; -1: the broker does not lead it."""
-        replica = self._manager.leader(self.partition)
-        return -1 if replica is None else replica.hw
-
-    def write(self, records: Sequence[GroupRecord], done: Callable[[str, int], None]) -> None:
-        """Append records to the group's log, then call `done` with the error and the base offset."""
-        self._write(records, done)
 
     # --- loading
 
@@ -124,10 +99,6 @@ class GroupCoordinator(LogCoordinator[GroupRecord]):
     def parked(self) -> list[GroupRequest]:
         """The requests that wait for other members, or for replication."""
         return self.members.parked()
-
-    def _refuse_parked(self) -> None:
-        for request in self.parked():
-            self.respond(request, errors.NOT_COORDINATOR)
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         """The records of a commit's offsets."""

@@ -4,44 +4,48 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
-from ..brokers.process import Process
-from ..config import Config
+from ..brokers.part import Parts
+from ..brokers.produce import ProduceHandler
 from .group_ledger import GroupLedger
 from .group_requests import GroupRecord, GroupRequest
+from .log_coordinator import Done, LogCoordinator
 
 
-class Group(Protocol):
-    """The coordinator of a group, as its members see it."""
+class Group(LogCoordinator[GroupRecord]):
+    """The coordinator of a group, as its members see it. `count_partitions`: the topic's, as the broker knows them."""
 
-    process: Process  # of the broker
-    config: Config
     generation: int  # or the group's epoch
     empty_since: int
-    ledger: GroupLedger
 
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the group's partition in which this broker coordinates."""
+    def __init__(
+        self,
+        parts: Parts,
+        produces: ProduceHandler,
+        records: list[GroupRecord],
+        ledger: GroupLedger,
+        count_partitions: Callable[[], int],
+    ) -> None:
+        self.process, self.config = parts.process, parts.config
+        self.ledger, self.count_partitions = ledger, count_partitions
+        super().__init__(parts, produces, self.config.group_log, records)
 
     @property
     def log_end(self) -> int:
         """The end of the group's partition."""
+        return self._manager.replicas[self.partition].log.end
 
     @property
     def replicated_end(self) -> int:
         """Its high watermark; -1: the broker does not lead it."""
+        replica = self._manager.leader(self.partition)
+        return -1 if replica is None else replica.hw
 
-    def count_partitions(self) -> int:
-        """The topic's partitions, as the broker knows them."""
-
-    def respond(self, request: GroupRequest, error: str = "") -> None:
-        """Respond to a request."""
-
-    def write(self, records: Sequence[GroupRecord], done: Callable[[str, int], None]) -> None:
+    def write(self, records: Sequence[GroupRecord], done: Done) -> None:
         """Append records to the group's log, then call `done` with the error and the base offset."""
+        self._write(records, done)
 
+    @abstractmethod
     def commit(self, request: GroupRequest) -> None:
         """OffsetCommit or TxnOffsetCommit of a member that may commit."""
 

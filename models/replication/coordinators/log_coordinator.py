@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from .. import errors
 from ..brokers.part import BrokerPart, Parts
 from ..brokers.produce import ProduceHandler
 from ..config import MS
 from ..producer_batch import ProducerBatch
-from ..requests import ProduceRequest
+from ..requests import ProduceRequest, Request
 from ..storage.batches import Batch
 
 TICK = 100 * MS
@@ -39,9 +40,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._produces = produces
         self.partition = partition  # in which the state is stored
         self.records = records
-        self._epoch = -1  # leader epoch of the partition; -1: not the coordinator
-        self._is_loading = False
-        self._drop_state()
+        self.restart()
 
     @abstractmethod
     def _drop_state(self) -> None:
@@ -59,28 +58,30 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
     def _tick_active(self, now: int) -> None:
         """Run the periodic tasks of a loaded coordinator."""
 
-    def _refuse_parked(self) -> None:
-        """Refuse the parked requests with NOT_COORDINATOR."""
+    def parked(self) -> Sequence[Request]:
+        """The requests that wait."""
+        return ()
 
     def restart(self) -> None:
         """Forget the term and the state, as a new process does."""
-        self._epoch, self._is_loading = -1, False
+        self.leader_epoch = -1  # of the partition; -1: not the coordinator
+        self._is_loading = False
         self._drop_state()
 
     def lead(self, epoch: int) -> None:
         """Load the partition that the broker began to lead."""
         self._resign()
-        self._epoch, self._is_loading = epoch, True
+        self.leader_epoch, self._is_loading = epoch, True
         loop = self._process.loop
         loop.at(loop.now + self._config.group_load_time, self._load, self._term())
 
     def _term(self) -> Term:
-        return Term(self._process.incarnation, self._epoch)
+        return Term(self._process.incarnation, self.leader_epoch)
 
     def _is_coordinator(self) -> bool:
         """Whether the broker leads the partition in the epoch for which it was loaded."""
         replica = self._manager.leader(self.partition)
-        return replica is not None and replica.epoch == self._epoch
+        return replica is not None and replica.epoch == self.leader_epoch
 
     def _enter(self, task: Callable[[Term], None], term: Term) -> bool:
         """Whether to run a task of this term now. A paused process defers it; one of an ended term is dropped."""
@@ -104,9 +105,9 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
 
     def _resign(self) -> None:
         """Refuse parked requests and drop the state: the term has ended."""
-        self._refuse_parked()
-        self._epoch, self._is_loading = -1, False
-        self._drop_state()
+        for request in self.parked():
+            self.respond(request, errors.NOT_COORDINATOR)
+        self.restart()
 
     def _write(self, records: Sequence[R], done: Done, pid: int = -1, producer_epoch: int = -1) -> None:
         """Append records with acks=all, then call `done` with the error and the base offset.

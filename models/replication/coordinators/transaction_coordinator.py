@@ -63,7 +63,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
         leader_of: Callable[[int], int],
         next_pid: Callable[[], int],
     ) -> None:
-        super().__init__(parts, produces, parts[-1].transaction_log, records)
+        super().__init__(parts, produces, parts.config.transaction_log, records)
         self.ledger = ledger
         self._inboxes = inboxes
         self._leader_of = leader_of
@@ -241,7 +241,7 @@ class TransactionCoordinator(LogCoordinator[TransactionRecord]):
             if leader == NO_LEADER or (sent is not None and now - sent.sent <= self._config.request_timeout):
                 continue
             reply, on_closed = partial(self._on_marker_response, state), partial(self._on_marker_closed, state)
-            content = (partition, record.pid, record.epoch, commit, self._epoch)
+            content = (partition, record.pid, record.epoch, commit, self.leader_epoch)
             state.markers[partition] = self._send(
                 MarkerRequest, leader, self._inboxes[leader], reply, on_closed, *content
             )
