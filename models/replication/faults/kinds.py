@@ -9,38 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 
-from ..clients.group_consumer import GroupConsumer
 from ..config import MS
 from ..partition_state import NO_LEADER
 from .fault import Fault
 from .target import Target
 
 Lasting = Generator[None, None, tuple[int, ...] | None]
+OnNode = Callable[[int], None]
+
+
+def _hold(target: Target, fault: Fault, how: str, begin: OnNode, end: OnNode) -> Lasting:
+    """A fault that begins on all of its nodes, and ends on those that no other fault holds in this way."""
+    target.hold(how, fault)
+    for node in fault.nodes:
+        begin(node)
+    yield
+    free = target.release(how, fault)
+    for node in free:
+        end(node)
+    return free
 
 
 def crash(target: Target, fault: Fault) -> Lasting:
     """kill -9: the process dies, the page cache survives."""
-    return _stop(target, fault, "crash")
+    return _hold(target, fault, "down", lambda node: target.brokers[node].stop("crash"), target.start_broker)
 
 
 def power_loss(target: Target, fault: Fault) -> Lasting:
     """The machine loses power: what was not flushed is lost, and its peers get no reset."""
-    return _stop(target, fault, "power-loss")
-
-
-def _stop(target: Target, fault: Fault, reason: str) -> Lasting:
-    target.hold("down", fault)
-    for node in fault.nodes:
-        target.brokers[node].stop(reason)
-    yield
-    return _start(target, fault)
-
-
-def _start(target: Target, fault: Fault) -> tuple[int, ...]:
-    free = target.release("down", fault)
-    for node in free:
-        target.brokers[node].start()
-    return free
+    return _hold(target, fault, "down", lambda node: target.brokers[node].stop("power-loss"), target.start_broker)
 
 
 def shutdown(target: Target, fault: Fault) -> Lasting:
@@ -48,32 +45,25 @@ def shutdown(target: Target, fault: Fault) -> Lasting:
 
     Simplification: it is requested once, and the process ends 50 ms later, granted or not.
     """
-    target.hold("down", fault)
     leaving = list(fault.nodes)
-    for node in fault.nodes:
-        target.brokers[node].leave()
 
     def stop(_: None = None) -> None:
         for node in leaving:
             target.brokers[node].stop("shutdown")
         leaving.clear()
 
+    holding = _hold(target, fault, "down", lambda node: target.brokers[node].leave(), target.start_broker)
+    next(holding)
     target.loop.at(target.loop.now + 50 * MS, stop)
     yield
     stop()  # the process must end before it restarts
-    return _start(target, fault)
+    return (yield from holding)
 
 
 def pause(target: Target, fault: Fault) -> Lasting:
     """SIGSTOP, or a long garbage collection: everything waits, nothing is lost."""
-    target.hold("paused", fault)
-    for node in fault.nodes:
-        target.brokers[node].pause()
-    yield
-    free = target.release("paused", fault)
-    for node in free:
-        target.brokers[node].resume()
-    return free
+    brokers = target.brokers
+    return _hold(target, fault, "paused", lambda node: brokers[node].pause(), lambda node: brokers[node].resume())
 
 
 def slow_disk(target: Target, fault: Fault) -> Lasting:
@@ -88,16 +78,16 @@ def slow_disk(target: Target, fault: Fault) -> Lasting:
 
 def disk_full(target: Target, fault: Fault) -> Lasting:
     """The next append or checkpoint fails and the broker halts, as its only log directory is offline."""
-    target.hold("disk", fault)
-    for node in fault.nodes:
+
+    def fill(node: int) -> None:
         target.brokers[node].disk.is_full = True
-    yield
-    free = target.release("disk", fault)
-    for node in free:
+
+    def clear(node: int) -> None:
         target.brokers[node].disk.is_full = False
         if not target.is_held("down", node):
-            target.brokers[node].start()
-    return free
+            target.start_broker(node)
+
+    return _hold(target, fault, "disk", fill, clear)
 
 
 def partition(target: Target, fault: Fault) -> Lasting:
@@ -204,59 +194,30 @@ def consumer_seek(target: Target, fault: Fault) -> None:
 
 def consumer_crash(target: Target, fault: Fault) -> Lasting:
     """A consumer's process dies; it restarts from its committed offsets."""
-    target.hold("consumer", fault)
-    for index in fault.nodes:
-        target.consumers[index].crash()
-    yield
-    free = target.release("consumer", fault)
-    for index in free:
-        if not target.consumers[index].alive:
-            target.consumers[index].start()
-    return free
+    return _hold(target, fault, "consumer", lambda index: target.consumers[index].crash(), target.start_consumer)
 
 
 def consumer_shutdown(target: Target, fault: Fault) -> Lasting:
     """A member closes as it should, and starts again."""
-    target.hold("consumer", fault)
-    for member in _members(target, fault):
-        member.close()
-    yield
-    free = target.release("consumer", fault)
-    for member in _members(target, fault):
-        if member.index in free and not member.alive:
-            member.start()
-    return free
+    return _hold(target, fault, "consumer", lambda index: target.member(index).close(), target.start_consumer)
 
 
 def consumer_replace(target: Target, fault: Fault) -> Lasting:
     """The first member closes as it should, and the second one starts in its place, as in a rolling upgrade."""
-    by_index = {member.index: member for member in _members(target, fault)}
     old, new = fault.nodes
-    by_index[old].close()
-    if not by_index[old].alive:
-        by_index[old].incarnation += 1  # so that a supervisor does not start it again
+    member = target.member(old)
+    member.close()
+    if not member.alive:
+        member.incarnation += 1  # so that a supervisor does not start it again
     yield
-    if not by_index[new].alive:
-        by_index[new].start()
+    target.start_consumer(new)
     return None
-
-
-def _members(target: Target, fault: Fault) -> list[GroupConsumer]:
-    return [each for each in target.consumers if isinstance(each, GroupConsumer) and each.index in fault.nodes]
 
 
 def consumer_pause(target: Target, fault: Fault) -> Lasting:
     """A member's process is paused. When it resumes, it may be a zombie that believes it still owns partitions."""
-    target.hold("consumer-paused", fault)
-    members = _members(target, fault)
-    for member in members:
-        member.pause()
-    yield
-    free = target.release("consumer-paused", fault)
-    for member in members:
-        if member.index in free:
-            member.resume()
-    return free
+    member = target.member
+    return _hold(target, fault, "consumer-paused", lambda i: member(i).pause(), lambda i: member(i).resume())
 
 
 def delete_records(target: Target, fault: Fault) -> None:

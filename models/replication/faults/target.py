@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ..clients.group_consumer import GroupConsumer
 from ..cluster import Cluster
 from ..controllers.controller import Controller
 from ..network import FIRST_CONTROLLER
@@ -38,6 +39,21 @@ class Target:
     def is_held(self, how: str, node: int) -> bool:
         """Whether any fault holds this node in this way."""
         return self._holds[how, node] > 0
+
+    def start_broker(self, node: int) -> None:
+        """Start a broker that is down."""
+        self.brokers[node].start()
+
+    def member(self, index: int) -> GroupConsumer:
+        """The consumer with this index, which is a member of a group."""
+        consumer = self.consumers[index]
+        assert isinstance(consumer, GroupConsumer)
+        return consumer
+
+    def start_consumer(self, index: int) -> None:
+        """Start a consumer that is dead."""
+        if not self.consumers[index].alive:
+            self.consumers[index].start()
 
     def set_error_rates(self) -> None:
         """Set the share of messages that are lost or duplicated to the largest of all overlapping faults."""
