@@ -26,6 +26,7 @@ from .clients.processor import Output, Processor
 from .clients.producer import Producer
 from .clients.transactional_producer import TransactionalProducer
 from .config import Config
+from .controllers.controller import BrokerCalls
 from .controllers.quorum import Quorum
 from .coordinators.group_ledger import GroupLedger
 from .coordinators.offsets import OffsetCoordinator
@@ -76,12 +77,13 @@ class Cluster:
         self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
         self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].process.is_responsive())
         self.ledger.transaction_listener = self.transactions.on_appended
-        self.quorum = Quorum(self.network, self.brokers, rules, config, self._on_stored, listener)
+        calls: dict[int, BrokerCalls] = {}
+        self.quorum = Quorum(self.network, calls, rules, config, self._on_stored, listener)
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
         shared = SharedParts(
             network=self.network,
             inboxes=self.inboxes,
-            controller=self.quorum,
+            quorum=self.quorum,
             rules=rules,
             ledger=self.ledger,
             next_uid=count(1).__next__,
@@ -94,6 +96,7 @@ class Cluster:
         for node in self.broker_ids:
             broker = self.brokers[node] = Broker(node, shared, config.for_broker(node), Random(_draw(rng)))
             self.inboxes[node] = broker.inbox.receive
+            calls[node] = BrokerCalls(broker.process.is_responsive, broker.leadership.apply, broker.leadership.vote)
         self.coordinator = OffsetCoordinator()
         self._make_clients(rng, history)
 

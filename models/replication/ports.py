@@ -49,37 +49,6 @@ class ReplicaView(Protocol):
         """The followers that the high watermark waits for."""
 
 
-class Controller(Protocol):
-    """The methods of the quorum and the active controller that brokers call."""
-
-    def can_register(self, broker: int) -> bool:
-        """Whether a starting broker may register now."""
-
-    def register(self, broker: int, was_clean: bool, incarnation: int) -> None:
-        """A broker started."""
-
-    def receives_from(self, broker: int) -> bool:
-        """Whether the broker's messages arrive."""
-
-    def heartbeat(self, broker: int, incarnation: int) -> None:
-        """Renew a session."""
-
-    def request_shutdown(self, broker: int) -> None:
-        """A broker requests a controlled shutdown."""
-
-    def on_stopped(self, broker: int, was_orderly: bool) -> None:
-        """A broker's process ended."""
-
-    def is_live(self, broker: int) -> bool:
-        """Whether the broker is registered and not fenced."""
-
-    def alter_isr(self, request: Any) -> None:
-        """A leader proposes a new ISR (AlterIsrRequest)."""
-
-    def notify_isr(self, partitions: tuple[int, ...]) -> None:
-        """ISRs changed, with ZooKeeper."""
-
-
 # Called with every change of a partition that the quorum stored: the partition, its state before, and after.
 OnStored = Callable[[int, PartitionState, PartitionState], None]
 AppendListener = Callable[[ProducerBatch], None]  # called with every batch that a leader appended

@@ -89,7 +89,7 @@ def test_leaders_move_back_above_the_percentage(variant: str, percentage: int, e
         return True
 
     store = SimpleNamespace(leaving=[], incarnations={}, write=write)
-    brokers = {broker: SimpleNamespace(leadership=SimpleNamespace(apply=None)) for broker in (1, 2)}
+    brokers = {broker: SimpleNamespace(apply=None) for broker in (1, 2)}
     network = SimpleNamespace(send_reliably=lambda *_: None)
     config = configure(Config(), {"leader.imbalance.per.broker.percentage": percentage})
     controller = Controller(101, store, network, brokers, VARIANTS[variant](), config, lambda *_: None)  # type: ignore[arg-type]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from random import Random
 
 from ..config import MS, Config
+from ..controllers.quorum import Quorum
 from ..coordinators.services import CoordinatorLogs, CoordinatorServices
 from ..events import Listener
 from ..ledger import Ledger
 from ..network import Network
 from ..partition_state import NO_LEADER, PartitionState
-from ..ports import Controller, Inboxes
+from ..ports import Inboxes
 from ..requests import (
     ApiVersionsRequest,
     EpochRequest,
@@ -53,7 +54,7 @@ class SharedParts:
 
     network: Network
     inboxes: Inboxes
-    controller: Controller
+    quorum: Quorum
     rules: Rules
     ledger: Ledger
     next_uid: Callable[[], int]  # of an append
@@ -68,12 +69,12 @@ class Broker:
     """One broker. Other parts of the run reach it through `inbox.receive`, `leadership` and the faults' methods."""
 
     def __init__(self, broker: int, shared: SharedParts, config: Config, rng: Random) -> None:
-        network, controller, rules, ledger = shared.network, shared.controller, shared.rules, shared.ledger
+        network, quorum, rules, ledger = shared.network, shared.quorum, shared.rules, shared.ledger
         self.id = broker
         self._on_stop = shared.on_stop
         self.config = config
         self._rules = rules
-        self._controller = controller
+        self._quorum = quorum
         self._rng = rng
         self._ticking, self._due_heartbeat = False, 0
         self.was_clean_stop = True
@@ -83,10 +84,10 @@ class Broker:
         self.manager = ReplicaManager(self.replicas, config, ledger)
         parts = Parts(process, network, self.manager, rules, config)
         self.disk = Disk(*parts, rng, ledger, self.stop, shared.cleaners)
-        self.isr = IsrManager(*parts, controller, ledger, rng)
+        self.isr = IsrManager(*parts, quorum, ledger, rng)
         self.threads = RequestThreads(process, config)
         self.produces = ProduceHandler(*parts, self.disk, ledger, shared.next_uid, self.threads)
-        self.deletes = DeleteHandler(*parts, controller)
+        self.deletes = DeleteHandler(*parts, quorum)
         self.fetches = FetchHandler(*parts, self.isr.expand, self.deletes.complete)
         self.manager.connect(self.fetches.wake_followers, self.fetches.wake_consumers, self.produces.complete)
         self.queries = QueryHandler(*parts, metadata)
@@ -156,13 +157,13 @@ class Broker:
         process, loop = self.process, self.process.loop
         if process.state != STARTING or incarnation != process.incarnation:
             return
-        if not self._controller.can_register(self.id):
+        if not self._quorum.can_register(self.id):
             loop.at(loop.now + REGISTER_AGAIN, self._register, incarnation)
             return
         process.state = RUNNING
         process.report("ready")
         was_clean, self.was_clean_stop = self.was_clean_stop, False
-        self._controller.register(self.id, was_clean, process.incarnation)
+        self._quorum.register(self.id, was_clean, process.incarnation)
         if not self._ticking:
             self._ticking = True
             loop.at(loop.now + int(self._rng.random() * TICK), self._tick)
@@ -182,7 +183,7 @@ class Broker:
         process.host_down = reason == "power-loss"
         process.report("stop", reason)
         self.fetchers.close()
-        self._controller.on_stopped(self.id, reason == "shutdown")
+        self._quorum.on_stopped(self.id, reason == "shutdown")
         if reason == "shutdown":
             self.disk.flush_all()
         self.disk.restore_log_starts()
@@ -231,8 +232,8 @@ class Broker:
             return
         if now >= self._due_heartbeat:
             self._due_heartbeat = now + self._rules.heartbeat_interval(self.config)
-            if self._controller.receives_from(self.id):
-                self._controller.heartbeat(self.id, process.incarnation)
+            if self._quorum.receives_from(self.id):
+                self._quorum.heartbeat(self.id, process.incarnation)
         self.fetches.expire(now)
         self.coordinators.expire(now)
         for replica in self.replicas.values():
@@ -251,7 +252,7 @@ class Broker:
         """Ask for a controlled shutdown. A process that does not run cannot."""
         if self.process.is_responsive():
             self.leadership.is_leaving = True
-            self._controller.request_shutdown(self.id)
+            self._quorum.request_shutdown(self.id)
 
     def delete_records(self, partition: int, offset: int) -> None:
         """DeleteRecords up to an offset, if this broker leads the partition."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ports import Controller
+from ..controllers.quorum import Quorum
 from .part import BrokerPart
 from .replica import DelayedDelete, Replica
 
@@ -16,7 +16,7 @@ from .replica import DelayedDelete, Replica
 class DeleteHandler(BrokerPart):
     """Deletes as leader, and responds once the followers deleted too (DelayedDeleteRecords)."""
 
-    _controller: Controller
+    _quorum: Quorum
 
     def handle(self, partition: int, offset: int) -> None:
         """Delete the records below an offset, never beyond the high watermark."""
@@ -30,7 +30,7 @@ class DeleteHandler(BrokerPart):
 
     def low_watermark(self, replica: Replica) -> int:
         """The smallest log start of the live replicas (Partition.lowWatermarkIfLeader)."""
-        live = [follower for node, follower in replica.followers.items() if self._controller.is_live(node)]
+        live = [follower for node, follower in replica.followers.items() if self._quorum.is_live(node)]
         return min([replica.log.start, *(follower.start for follower in live)])
 
     def complete(self, replica: Replica) -> None:

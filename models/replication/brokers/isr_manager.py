@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ..config import MS, SECOND
+from ..controllers.quorum import Quorum
 from ..events import OutOfSync, Shrunk
 from ..ledger import Ledger
 from ..network import FIRST_CONTROLLER, QUORUM
 from ..partition_state import PartitionState
-from ..ports import Controller
 from ..requests import AlterIsrRequest
 from .part import BrokerPart
 from .process import RUNNING
@@ -25,7 +25,7 @@ PROPAGATION_LATEST = 60 * SECOND  # ReplicaManager.IsrChangePropagationInterval
 class IsrManager(BrokerPart):
     """Proposes ISRs to the quorum, and applies those that it stored."""
 
-    _controller: Controller
+    _quorum: Quorum
     _ledger: Ledger
     _rng: Random
     _changed: list[int] = field(init=False)  # partitions whose ISR changed since the controller was notified
@@ -73,14 +73,14 @@ class IsrManager(BrokerPart):
         Simplification: the leader knows fenced brokers at once, not from its metadata. With ZooKeeper it did not check.
         """
         isr = replica.expanded_isr(follower)
-        if isr is not None and self._controller.is_live(follower):
+        if isr is not None and self._quorum.is_live(follower):
             self._process.report("isr-expand", replica.partition, replica.isr, isr, replica.hw, replica.log.end)
             self._propose(replica, isr)
 
     def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
         proposal = (replica.partition, isr, replica.epoch, replica.version)
         replica.pending_isr = self._send(
-            AlterIsrRequest, QUORUM, self._controller.alter_isr, self.on_response, self.on_closed, *proposal
+            AlterIsrRequest, QUORUM, self._quorum.alter_isr, self.on_response, self.on_closed, *proposal
         )
         replica.update_maximal_isr()
 
@@ -135,4 +135,4 @@ class IsrManager(BrokerPart):
             self._last_propagation = now
             self._process.report("isr-propagated", quiet)
             changed, self._changed = tuple(self._changed), []
-            self._network.send_reliably(self._process.id, FIRST_CONTROLLER, self._controller.notify_isr, changed)
+            self._network.send_reliably(self._process.id, FIRST_CONTROLLER, self._quorum.notify_isr, changed)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from .. import reassignment
-from ..brokers.broker import Broker
 from ..config import Config
 from ..network import Network
 from ..partition_state import ABSENT, NO_LEADER, LeaderAndIsr, PartitionState
-from ..rules import Rules, VoteOf
+from ..rules import Rules, Vote, VoteOf
+
+
+class BrokerCalls(NamedTuple):
+    """The methods of a broker that the quorum and the controllers call."""
+
+    is_responsive: Callable[[], bool]
+    apply: Callable[[LeaderAndIsr], None]
+    vote: Callable[[int, int], Vote | None]  # in a partition, for a leader epoch
 
 
 class MetadataStore(Protocol):
@@ -34,7 +41,7 @@ class Controller:
     id: int
     _store: MetadataStore
     _network: Network
-    _brokers: Mapping[int, Broker]
+    _brokers: Mapping[int, BrokerCalls]
     _rules: Rules
     _config: Config
     _report: Callable[..., Any]
@@ -90,7 +97,7 @@ class Controller:
     def send_states(self, broker: int, states: tuple[tuple[int, PartitionState], ...]) -> None:
         """LeaderAndIsr to one broker."""
         request = LeaderAndIsr(self.id, self.epoch, states, self._store.incarnations.get(broker, 0))
-        self._network.send_reliably(self.id, broker, self._brokers[broker].leadership.apply, request)
+        self._network.send_reliably(self.id, broker, self._brokers[broker].apply, request)
 
     def reassign(self, partition: int, target: tuple[int, ...]) -> None:
         """Move a partition to other brokers (kafka-reassign-partitions)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..brokers.broker import Broker
 from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
@@ -19,7 +18,7 @@ from ..partition_state import ABSENT, PartitionState
 from ..ports import OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, Vote, VoteOf
-from .controller import Controller
+from .controller import BrokerCalls, Controller
 
 TICK = 100 * MS
 
@@ -30,7 +29,7 @@ class Quorum:
     def __init__(
         self,
         network: Network,
-        brokers: Mapping[int, Broker],
+        brokers: Mapping[int, BrokerCalls],
         rules: Rules,
         config: Config,
         on_stored: OnStored,
@@ -188,7 +187,7 @@ class Quorum:
         The controller removes the broker from all ISRs, elects other leaders for its partitions, and sends it the
         result.
         """
-        connected = broker in self.live and self._brokers[broker].process.is_responsive() and self._is_connected(broker)
+        connected = broker in self.live and self._brokers[broker].is_responsive() and self._is_connected(broker)
         if connected and self.controller is not None and self._is_watched:
             self.leaving.append(broker)
             self._remove(broker, "leaving")
@@ -345,9 +344,7 @@ class Quorum:
 
         def vote(broker: int) -> Vote | None:
             node = self._brokers[broker]
-            if not self._is_connected(broker) or not node.process.is_responsive():
-                return None
-            return node.leadership.vote(partition, epoch)
+            return node.vote(partition, epoch) if self._is_connected(broker) and node.is_responsive() else None
 
         return vote
 
