@@ -66,7 +66,7 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     if config.compacts:
         duplicates = _with_values(config, duplicates)
     ledger = cluster.ledger
-    acknowledged = sum(a.count for acks in ledger.acks[: config.partitions] for a in acks if a.acks != 0)
+    acknowledged = sum(a.count for acks in ledger.acks[: config.partitions] for a in acks)
     acknowledges = config.acks != 0
     return {
         "name": scenario.name,
@@ -175,9 +175,9 @@ def _written_again(cluster: Cluster) -> list[str]:
 
 
 def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, Any]]:
-    """The losses; adjacent ones with the same cause, epoch and acks are one entry."""
+    """The losses; adjacent ones with the same cause and epoch are one entry."""
     found: list[dict[str, Any]] = []
-    for run in adjacent_losses(gone, lambda one: (one.loss.cause, one.loss.epoch, one.ack.acks)):
+    for run in adjacent_losses(gone, lambda one: (one.loss.cause, one.loss.epoch)):
         one, end = run[0], run[-1].ack.end
         topic, number = config.topic_of(one.partition)
         found.append(
@@ -187,7 +187,7 @@ def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, 
                 "first_offset": one.ack.base,
                 "last_offset": end - 1,
                 "count": end - one.ack.base,
-                "acks": "all" if one.ack.acks == -1 else str(one.ack.acks),
+                "acks": "all" if config.acks == -1 else str(config.acks),
                 "cause": one.loss.cause,
                 "detail": one.loss.detail,
                 "leader": str(one.loss.leader),

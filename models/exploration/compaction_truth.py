@@ -18,8 +18,7 @@ class NewestRecords:
         self._keys, self._partition = Keys(cluster.config), partition
         self._offsets: dict[str, int] = {}
         for ack in cluster.ledger.acks[partition]:
-            if ack.acks != 0:
-                self._add(ack.producer, ack.first, ack.base, ack.count)
+            self._add(ack.producer, ack.first, ack.base, ack.count)
         log = cluster.leader_log(partition)
         for batch in () if log is None else log.batches():
             self._add(batch.producer, batch.first, batch.base, batch.count)

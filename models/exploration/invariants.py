@@ -28,13 +28,13 @@ from .truth import LostAck, adjacent_losses, divergences, find_repeats, losses
 
 def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     """Every acknowledged record is at its offset in the final leader's log (or below its log start)."""
-    runs = adjacent_losses(losses(cluster), lambda one: (replace(one.loss, time=0), one.ack.acks))
+    runs = adjacent_losses(losses(cluster), lambda one: replace(one.loss, time=0))
     return [
         Breach(
             "no-acknowledged-loss",
             min(one.loss.time for one in run),
             run[0].partition,
-            _loss_sentence(run),
+            _loss_sentence(run, cluster.config.acks),
             run[0].ack.base,
             run[-1].ack.end,
         )
@@ -42,12 +42,12 @@ def no_acknowledged_loss(cluster: Cluster) -> list[Breach]:
     ]
 
 
-def _loss_sentence(run: list[LostAck]) -> str:
+def _loss_sentence(run: list[LostAck], acks: int) -> str:
     """A sentence about adjacent losses with one cause."""
     ack, end, loss = run[0].ack, run[-1].ack.end, run[0].loss
     verb, them = ("is", "it") if end == ack.base + 1 else ("are", "them")
     return (
-        f"{offsets(ack.base, end)}, acknowledged with acks={'all' if ack.acks == -1 else ack.acks}, {verb} gone: "
+        f"{offsets(ack.base, end)}, acknowledged with acks={'all' if acks == -1 else acks}, {verb} gone: "
         f"broker {loss.leader} led epoch {loss.epoch} without {them} ({loss.cause}: {loss.detail})"
     )
 

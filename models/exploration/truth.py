@@ -125,7 +125,7 @@ def missing_everywhere(cluster: Cluster) -> list[list[Ack]]:
     for partition, acks in enumerate(cluster.ledger.acks):
         logs = list(cluster.logs_of(partition).values())
         has_leader = cluster.leader_log(partition) is not None
-        gone = [] if has_leader else [a for a in acks if a.acks != 0 and not any(a.is_in(log) for log in logs)]
+        gone = [] if has_leader else [a for a in acks if not any(a.is_in(log) for log in logs)]
         producers = {ack.producer for ack in gone}
         held = [value_ranges(log, producers) for log in logs]
         for ranges in held:
@@ -158,10 +158,9 @@ def offset_regressions(acks: Iterable[Ack]) -> list[Regression]:
     last: dict[int, Ack] = {}
     for ack in acks if _is_in_order(acks) else sorted(acks, key=attrgetter("producer", "first")):
         before = last.get(ack.producer)
-        if ack.acks != 0 and before is not None and ack.base < before.end - 1:
+        if before is not None and ack.base < before.end - 1:
             found.setdefault(ack.producer, []).append(Regression(ack, before))
-        if ack.acks != 0:
-            last[ack.producer] = ack
+        last[ack.producer] = ack
     return [back for producer in sorted(found) for back in found[producer]]
 
 

@@ -29,7 +29,6 @@ class Loss:
 class Ack(ValueRange):
     """An acknowledged batch."""
 
-    acks: int
     time: int
     epoch: int  # the leader epoch that appended it
     isr: tuple[int, ...]  # in the quorum's state at that time
@@ -52,7 +51,7 @@ class Ack(ValueRange):
         if start == 0 and self.base + stop == self.end:
             return self
         base, first = self.base + start, self.first + start
-        return Ack(base, self.base + stop, self.producer, first, self.acks, self.time, self.epoch, self.isr)
+        return Ack(base, self.base + stop, self.producer, first, self.time, self.epoch, self.isr)
 
     def since(self, offset: int) -> Ack | None:
         """The part of this batch from an offset on."""

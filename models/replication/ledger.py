@@ -111,13 +111,13 @@ class Ledger:
         if self.append_listener is not None:
             self.append_listener(batch)
 
-    def on_acknowledged(self, batch: ProducerBatch, base: int, acks: int, time: int) -> None:
+    def on_acknowledged(self, batch: ProducerBatch, base: int, time: int) -> None:
         """A producer got the acknowledgement of a batch."""
         partition = batch.partition
         known = self.states[partition]
         isr = known.isr if known is not None else ()
         end = base + batch.count
-        row = (base, end, batch.producer, batch.first, acks, time, batch.epoch, isr)
+        row = (base, end, batch.producer, batch.first, time, batch.epoch, isr)
         all_acks = self.acks[partition]
         all_acks.append(row)
         self.latencies.append(time - batch.created)
@@ -262,7 +262,7 @@ class Ledger:
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
         """The acknowledged values that a leader's log has at no offset and no deletion removed, with their causes."""
         acks = self.acks[partition]
-        gone = [(number, ack) for number, ack in acks.missing_from(log) if ack.acks != 0]
+        gone = list(acks.missing_from(log))
         held = value_ranges(log, {ack.producer for _, ack in gone})
         found: list[tuple[Ack, Loss]] = []
         for number, ack in gone:

@@ -47,7 +47,7 @@ def explain_loss(
 
     `elected` and `before` are the quorum's states with this leader and before its election; `logs` are by broker.
     """
-    broker = leader.broker
+    broker, acks = leader.broker, leader.config.acks
     cut = above = None
     without_power: set[int] = set()  # brokers whose disks lost the record with the power
     had = {node for node, log in logs.items() if ack.is_in(log)}
@@ -63,7 +63,7 @@ def explain_loss(
     def loss(cause: str, detail: str) -> Loss:
         return Loss(cause, detail, now, broker, elected.epoch)
 
-    if ack.acks != 1:
+    if acks != 1:
         without_power |= _with_lost_tails(ack, truncations)
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
@@ -71,7 +71,7 @@ def explain_loss(
     if any(_parted(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
         return loss("split-brain", "two brokers led one leader epoch, and only the other one had it")
     # With acks=1 a leader that was replaced unknowingly may have had it alone: then a clean election loses it, too.
-    was_eligible = ack.acks != 1 or not had.isdisjoint((*before.isr, *before.elr))
+    was_eligible = acks != 1 or not had.isdisjoint((*before.isr, *before.elr))
     if elected.is_unclean and not elected.was_last_known and was_eligible:
         return loss("unclean-election", "it was not in the ISR")
     if cut is not None and cut.reason == "unclean-disk":
@@ -83,7 +83,7 @@ def explain_loss(
         return loss("high-watermark-truncation", "it had truncated to its high watermark")
     if cut is not None:
         return loss("leader-epoch-divergence", "it had truncated to the leader's end offset for its last epoch")
-    if ack.acks == 1:
+    if acks == 1:
         return loss("single-ack-failover", "it had not fetched what the leader alone acknowledged")
     if above is not None:
         return loss("high-watermark-truncation", "it had truncated to its high watermark, and kept other records")
