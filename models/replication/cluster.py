@@ -70,14 +70,14 @@ class Cluster:
         self.network = Network(self.loop, Random(_draw(rng)), config.latency, config.jitter)
         self.broker_ids = tuple(range(1, config.brokers + 1))
         self.brokers: dict[int, Broker] = {}
-        self.group = GroupLedger()
-        self.transactions = TransactionLedger(lambda: self.loop.now)
+        self.group = GroupLedger(self.loop)
+        self.transactions = TransactionLedger(self.loop)
         self.copies = CopyLedger(config.producers)
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
-        self.ledger = Ledger(config.logs, self.logs_of, lambda broker: self.brokers[broker].process.is_responsive())
-        self.ledger.transaction_listener = self.transactions.on_appended
         calls: dict[int, BrokerCalls] = {}
+        self.ledger = Ledger(config.logs, self.loop, self.logs_of, lambda broker: calls[broker].is_responsive())
+        self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, calls, rules, config, self._on_stored, listener)
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
         shared = SharedParts(
@@ -146,7 +146,7 @@ class Cluster:
     # --- listeners
 
     def _on_leader(self, replica: Replica, state: PartitionState) -> None:
-        self.ledger.on_leader(replica, state, self.loop.now)
+        self.ledger.on_leader(replica, state)
         if replica.partition >= self.config.data_partitions:
             self.brokers[replica.broker].coordinators.lead(replica.partition, state.epoch)
         self.record_state()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .acks import Ack, Acks, Loss, Ranges, add_range, missing_parts, value_ranges
+from .event_loop import EventLoop
 from .loss_causes import RivalLeaders, Truncation, explain_loss
 from .partition_state import PartitionState
 from .ports import AppendListener, Records, ReplicaView
@@ -63,8 +64,13 @@ class Ledger:
     """The events of a run. It also checks the few invariants that can only be checked during the run."""
 
     def __init__(
-        self, partitions: int, logs_of: Callable[[int], dict[int, ReplicaLog]], is_responsive: Callable[[int], bool]
+        self,
+        partitions: int,
+        loop: EventLoop,
+        logs_of: Callable[[int], dict[int, ReplicaLog]],
+        is_responsive: Callable[[int], bool],
     ) -> None:
+        self._loop = loop
         self._logs_of = logs_of  # partition -> broker -> its log
         self._is_responsive = is_responsive  # of a broker
         self.acks = [Acks() for _ in range(partitions)]
@@ -111,9 +117,9 @@ class Ledger:
         if self.append_listener is not None:
             self.append_listener(batch)
 
-    def on_acknowledged(self, batch: ProducerBatch, base: int, time: int) -> None:
+    def on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         """A producer got the acknowledgement of a batch."""
-        partition = batch.partition
+        partition, time = batch.partition, self._loop.now
         known = self.states[partition]
         isr = known.isr if known is not None else ()
         end = base + batch.count
@@ -137,9 +143,9 @@ class Ledger:
                 self._committed[partition].append((batch.base, batch.end, batch.uid))
             self._committed_end[partition] = mark
 
-    def on_truncated(self, broker: int, partition: int, batches: list[Batch], end: int, reason: str, time: int) -> None:
+    def on_truncated(self, broker: int, partition: int, batches: list[Batch], end: int, reason: str) -> None:
         """A broker truncated its log, perhaps without removing records."""
-        self.truncations[partition].append(Truncation(time, broker, batches, end, reason))
+        self.truncations[partition].append(Truncation(self._loop.now, broker, batches, end, reason))
 
     def on_delete_records(self, partition: int, log: ReplicaLog, offset: int, delete: Callable[[], None]) -> None:
         """Record what a leader's log lacks below an offset, and what a deletion removes there."""
@@ -183,18 +189,18 @@ class Ledger:
             self.elections += 1
             self.unclean_elections += after.is_unclean
 
-    def on_leader(self, replica: ReplicaView, state: PartitionState, now: int) -> None:
+    def on_leader(self, replica: ReplicaView, state: PartitionState) -> None:
         """Check that a new leader's log has all committed and acknowledged records."""
         partition, broker = replica.partition, replica.broker
         other = self.leaders[partition].setdefault(state.epoch, broker)
         if other != broker:
             self.rivals.append(RivalLeaders(partition, state.epoch, other, broker))
             what = f"brokers {other} and {broker} both lead epoch {state.epoch}"
-            self._breach("one-leader-per-epoch", now, partition, what)
+            self._breach("one-leader-per-epoch", partition, what)
         known = self.states[partition]
         if known is not None and known.epoch > state.epoch:
             return  # its leadership is already over
-        self._check_committed(replica, now)
+        self._check_committed(replica)
         newest = self.newest[partition]
         if newest is not None and newest.state.epoch == state.epoch and known is not None:
             # A leader that resumes in its own epoch was not elected again, so the ISR is the current one.
@@ -204,11 +210,11 @@ class Ledger:
         acks = self.acks[partition]
         known_losses = acks.losses if other == broker else {}  # a second leader shows why the first one lacked records
         acks.losses = {
-            number: known_losses.get(number) or self._explain(ack, newest, now)
+            number: known_losses.get(number) or self._explain(ack, newest, self._loop.now)
             for number, ack in acks.missing_from(replica.log)
         }
 
-    def _check_committed(self, replica: ReplicaView, now: int) -> None:
+    def _check_committed(self, replica: ReplicaView) -> None:
         partition, log = replica.partition, replica.log
         committed = self._committed[partition]
         gone: tuple[int, int, int] | None = None  # the number of the first missing row, its offset, and the end
@@ -228,7 +234,6 @@ class Ledger:
         number, base, end = gone
         self._breach(
             "no-committed-loss",
-            now,
             partition,
             f"broker {replica.broker} leads epoch {replica.epoch} without the committed {offsets(base, end)}",
             (base, end),
@@ -252,12 +257,12 @@ class Ledger:
         unclean = [one for one in unseen if one.after.is_unclean and one.after.leader == leader.broker]
         return [*unclean, elected.get(state.epoch, Election(state, state))][0]
 
-    def _explain(self, ack: Ack, newest: NewestLeader, now: int) -> Loss:
+    def _explain(self, ack: Ack, newest: NewestLeader, time: int) -> Loss:
         leader, (before, after) = newest.replica, newest.election
         partition = leader.partition
         rivals = [one for one in self.rivals if one.partition == partition]
         truncations = self.truncations[partition]
-        return explain_loss(ack, leader, after, before, self._logs_of(partition), truncations, rivals, now)
+        return explain_loss(ack, leader, after, before, self._logs_of(partition), truncations, rivals, time)
 
     def missing_acks(self, partition: int, log: ReplicaLog) -> list[tuple[Ack, Loss]]:
         """The acknowledged values that a leader's log has at no offset and no deletion removed, with their causes."""
@@ -271,7 +276,7 @@ class Ledger:
                 found += [(rest, loss) for rest in missing_parts(part, acks.deleted.get(ack.producer, []))]
         return found
 
-    def on_isr_shrink(self, replica: ReplicaView, out: tuple[int, ...], wall: int, now: int) -> None:
+    def on_isr_shrink(self, replica: ReplicaView, out: tuple[int, ...], wall: int) -> None:
         """Check that no follower that caught up in time is removed from an ISR; `wall` is the leader's clock."""
         limit = replica.config.lag_time_max
         for node in out:
@@ -279,7 +284,6 @@ class Ledger:
             if behind <= limit and self._is_responsive(node):
                 self._breach(
                     "no-false-shrink",
-                    now,
                     replica.partition,
                     f"follower {node} was removed from the ISR though it caught up {behind // 1000} ms ago",
                 )
@@ -301,21 +305,20 @@ class Ledger:
         """A consumer's position was reset."""
         self.resets.append(PositionReset(name, partition, before, after))
 
-    def on_empty_poll(self, name: str, position: Mapping[int, int], acknowledged: Mapping[int, int], now: int) -> None:
+    def on_empty_poll(self, name: str, position: Mapping[int, int], acknowledged: Mapping[int, int]) -> None:
         """Check that no record at the position of an empty poll was acknowledged before it began."""
         for partition, end in acknowledged.items():
             if position.get(partition, end) < end:
                 self._breach(
                     "no-stale-read",
-                    now,
                     partition,
                     f"{name} polled nothing at {position[partition]}, though {end - 1} was acknowledged before",
                     (end - 1, end),
                 )
 
-    def _breach(self, invariant: str, time: int, partition: int, text: str, about: tuple[int, int] = (-1, -1)) -> None:
+    def _breach(self, invariant: str, partition: int, text: str, about: tuple[int, int] = (-1, -1)) -> None:
         if len(self.breaches) < 1000:
-            self.breaches.append(Breach(invariant, time, partition, text, *about))
+            self.breaches.append(Breach(invariant, self._loop.now, partition, text, *about))
 
 
 def _nested_ranges() -> Any:

@@ -141,8 +141,7 @@ class Disk(BrokerPart):
         if reason == "unclean-disk":
             replica.checkpointed_hw = min(replica.checkpointed_hw, log.end)
         if removed or reason == "high-watermark":  # records that it kept may be missing from the leader's log
-            now = self._process.loop.now
-            self._ledger.on_truncated(self._process.id, replica.partition, removed, log.end, reason, now)
+            self._ledger.on_truncated(self._process.id, replica.partition, removed, log.end, reason)
 
     def forget(self, partition: int) -> None:
         """Delete a partition's entries in the checkpoints."""

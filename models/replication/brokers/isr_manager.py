@@ -64,7 +64,7 @@ class IsrManager(BrokerPart):
                 left = tuple(OutOfSync(r, replica.followers[r].leo) for r in out)
                 shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, left)
                 self._process.report("isr-shrink", *shrunk)
-                self._ledger.on_isr_shrink(replica, out, now, self._process.loop.now)
+                self._ledger.on_isr_shrink(replica, out, now)
                 self._propose(replica, isr)
 
     def expand(self, replica: Replica, follower: int) -> None:

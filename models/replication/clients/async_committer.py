@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import errors
-from ..coordinators.group_ledger import AcknowledgedCommit
 from ..coordinators.group_requests import COMMIT, GroupRequest
 from ..ports import Membership
 from ..requests import Request
@@ -46,9 +45,7 @@ class AsyncCommitter(GroupConsumer):
         offsets, _ = positions
         self._history.committed(self.head(op), sorted(offsets.items()), outcome, error, membership)
         if not error:
-            self.group.acknowledged.append(
-                AcknowledgedCommit(membership.generation, membership.member, dict(offsets), self.loop.now)
-            )
+            self.group.on_acknowledged(membership.generation, membership.member, offsets)
         elif self.config.commit_retry and error in _RETRIED:
             self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, positions))
 

@@ -177,7 +177,7 @@ class Consumer(Client):
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self._has_gaps:
-            ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged, now)
+            ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged)
         self._history.polled(now, self.name, self._poll_op, records)
         self.under_way = records
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):

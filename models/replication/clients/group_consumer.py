@@ -14,7 +14,7 @@ from typing import Any
 from .. import errors
 from ..config import MS
 from ..coordinators.assignors import ASSIGNORS, COOPERATIVE
-from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
+from ..coordinators.group_ledger import GroupLedger
 from ..coordinators.group_requests import COMMIT, FETCH, HEARTBEAT, JOIN, LEAVE, SYNC, GroupRequest
 from ..partition_state import NO_LEADER
 from ..ports import Membership, Records
@@ -68,7 +68,7 @@ class GroupConsumer(MemberProcess):
     def crash(self, reason: str = KILLED) -> None:
         """The process dies; the coordinator removes it when its session ends."""
         if self.alive:
-            self.group.on_owned(self.member, self.generation, (), self.loop.now)
+            self.group.on_owned(self.member, self.generation, ())
         super().crash(reason)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class GroupConsumer(MemberProcess):
         self._reset = [p for p in self._reset if p in self.assigned]
         for partition in partitions:
             self._buffer.pop(partition, None)
-        self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
+        self.group.on_owned(self.member, self.generation, self.assigned)
         self._history.revoke(self.head(self.next_op()), tuple(partitions), self._membership())
 
     def _on_joined(self, response: GroupRequest) -> None:
@@ -219,7 +219,7 @@ class GroupConsumer(MemberProcess):
             found.append((partition, self._go_to_committed(partition, response)))
         self.assigned, self._assigned_in = tuple(sorted(self._target)), self.generation
         self._phase = STABLE
-        self.group.on_owned(self.member, self.generation, self.assigned, self.loop.now)
+        self.group.on_owned(self.member, self.generation, self.assigned)
         self._history.assign_by_group(self.head(self.next_op()), found, self.assigned, self._membership())
         self._begin_poll()
 
@@ -313,9 +313,7 @@ class GroupConsumer(MemberProcess):
         offsets = sorted(self._committing.items())
         self._history.committed(self.head(self._commit_op), offsets, outcome, error, self._membership())
         if not error:
-            self.group.acknowledged.append(
-                AcknowledgedCommit(generation, self.member, dict(self._committing), self.loop.now)
-            )
+            self.group.on_acknowledged(generation, self.member, self._committing)
         elif error == errors.REBALANCE_IN_PROGRESS:
             self._needs_rejoin = True
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..coordinators.group_ledger import AcknowledgedCommit, GroupLedger
+from ..coordinators.group_ledger import GroupLedger
 from ..coordinators.group_requests import GroupRequest
 from ..copy_ledger import Copy, CopyLedger, Source
 from ..ports import Records, SentValue
@@ -111,7 +111,7 @@ class Processor(GroupConsumer):
         """The transaction is committed. The history has no `handle`: a member that dies before the response could not
         record it."""
         member = (work.generation, work.member) if self._rules.fences_members() else (-1, "")
-        self.group.acknowledged.append(AcknowledgedCommit(*member, work.offsets, self.loop.now))
+        self.group.on_acknowledged(*member, work.offsets)
         self._add_handled(records)
         self._begin_poll()
 

@@ -231,7 +231,7 @@ class Producer(Client):
             self._retry(half, errors.MESSAGE_TOO_LARGE)
 
     def _on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
-        self._ledger.on_acknowledged(batch, base, self.loop.now)
+        self._ledger.on_acknowledged(batch, base)
         state = self._partitions[batch.partition]
         state.acked_until = max(state.acked_until, batch.sequence + batch.count)
         self._complete(batch, "ok", errors.NONE, base)

@@ -281,7 +281,7 @@ class TransactionalProducer(Producer):
         commits = self._commits and not self._failed
         if commits:
             for batch, base in self._acked:
-                self._ledger.on_acknowledged(batch, base, self.loop.now)
+                self._ledger.on_acknowledged(batch, base)
         self._record("ok" if commits else "fail", "" if commits else BY_APPLICATION)
         self._phase = INITIALISING if self._needs_epoch else IDLE
         if self._phase == INITIALISING:

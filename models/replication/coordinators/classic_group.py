@@ -266,7 +266,7 @@ class ClassicGroup(GroupMembers):
     def _on_stored(self, record: GroupRecord, error: str, base: int) -> None:  # noqa: ARG002
         """Send the members their partitions, once the generation is stored."""
         if not error:
-            self._group.ledger.on_generation(record.generation, self._process.loop.now)
+            self._group.ledger.on_generation(record.generation)
         if self._state != COMPLETING or self._group.generation != record.generation:
             return
         if error:

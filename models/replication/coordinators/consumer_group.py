@@ -135,10 +135,9 @@ class ConsumerGroup(GroupMembers):
         """Send the responses to requests with a replicated effect."""
         while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
-            now = self._process.loop.now
-            self._group.ledger.on_members(done.epochs, self._group.leader_epoch, now, done.is_downgrade)
+            self._group.ledger.on_members(done.epochs, self._group.leader_epoch, done.is_downgrade)
             if done.target_epoch:
-                self._group.ledger.on_generation(done.target_epoch, now)
+                self._group.ledger.on_generation(done.target_epoch)
             if done.request is not None:
                 self._group.respond(done.request)
 
@@ -205,7 +204,7 @@ class ConsumerGroup(GroupMembers):
         if away:
             records += self._replacement(away, request)
             member = replace(member, current=replace(member.current, epoch=0, previous=0))
-        self._group.ledger.on_heartbeat(name, request.sent, member.current.epoch, now)
+        self._group.ledger.on_heartbeat(name, request.sent, member.current.epoch)
         if is_new:
             records.append(MemberRecord(0, name, time=now, client=request.client, instance=request.instance))
         if is_new or count != self._partitions:

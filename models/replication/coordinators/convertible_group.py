@@ -168,4 +168,4 @@ class ConvertibleGroup(GroupCoordinator):
         self._former = [former for former in self._former if former.is_waiting()]
         if isinstance(self.members, ClassicGroup) and not self._former:
             is_downgraded, self._downgraded = self._downgraded == self.generation > 0, 0
-            self.ledger.on_members(self.members.epochs(), self.leader_epoch, self._process.loop.now, is_downgraded)
+            self.ledger.on_members(self.members.epochs(), self.leader_epoch, is_downgraded)

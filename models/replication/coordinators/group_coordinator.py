@@ -117,7 +117,7 @@ class GroupCoordinator(Group):
         if not error:
             for at, record in enumerate(records, base):
                 self._offsets.commit(record, at)
-                self.ledger.on_commit(record, self._process.loop.now)
+                self.ledger.on_commit(record)
         self.respond(request, error_for_client(error))
 
     # --- transactions
@@ -137,7 +137,7 @@ class GroupCoordinator(Group):
         for at, record in enumerate(records, base):
             self._offsets.add_pending(pid, record, at)
             if record.member:
-                self.ledger.on_commit(record, self._process.loop.now)
+                self.ledger.on_commit(record)
         self.respond(request)
 
     def end_transaction(self, pid: int, commit: bool) -> None:

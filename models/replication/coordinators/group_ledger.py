@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..event_loop import EventLoop
 from .group_requests import GroupRecord
 
 
@@ -55,6 +56,7 @@ class MemberEpoch(NamedTuple):
 class GroupLedger:
     """The events of the group; models/exploration/group_invariants.py checks them."""
 
+    loop: EventLoop
     holds: list[Hold] = field(default_factory=list)
     deaths: int = 0  # how often the group was removed
     generations: dict[Generation, int] = field(default_factory=dict)  # -> when its assignment was first stored
@@ -69,11 +71,11 @@ class GroupLedger:
     _leader_epoch: int = -1  # of the coordinator that stored them last
     _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
 
-    def on_generation(self, generation: int, time: int) -> None:
+    def on_generation(self, generation: int) -> None:
         """The assignment of a generation is stored."""
-        self.generations.setdefault(Generation(self.deaths, generation), time)
+        self.generations.setdefault(Generation(self.deaths, generation), self.loop.now)
 
-    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, time: int, is_downgraded: bool) -> None:
+    def on_members(self, epochs: Mapping[str, int], leader_epoch: int, is_downgraded: bool) -> None:
         """Members and their epochs are stored, in KIP-848's protocol; a coordinator that was replaced is ignored.
 
         `is_downgraded`: the group has just become classic, so all its members are in its generation.
@@ -85,29 +87,33 @@ class GroupLedger:
             seen, epoch = self.member_epochs.setdefault(name, []), epochs.get(name, 0)
             before = seen[-1].epoch if seen else 0
             if before != epoch:
-                seen.append(MemberEpoch(time, epoch))
+                seen.append(MemberEpoch(self.loop.now, epoch))
             if is_downgraded and 0 < before < epoch:
-                self.fenced.setdefault(name, []).append(MemberEpoch(time, before))
+                self.fenced.setdefault(name, []).append(MemberEpoch(self.loop.now, before))
 
-    def on_heartbeat(self, member: str, sent: int, epoch: int, time: int) -> None:
+    def on_heartbeat(self, member: str, sent: int, epoch: int) -> None:
         """The coordinator accepts a heartbeat, or a request to join, of a member that it has in this epoch."""
         if sent < self._last_sent.get(member, 0):
-            self.fenced.setdefault(member, []).append(MemberEpoch(time, epoch))
+            self.fenced.setdefault(member, []).append(MemberEpoch(self.loop.now, epoch))
         self._last_sent[member] = max(sent, self._last_sent.get(member, 0))
 
-    def on_commit(self, record: GroupRecord, time: int) -> None:
+    def on_commit(self, record: GroupRecord) -> None:
         """A coordinator accepted a commit, and it is replicated."""
-        self.accepted.append(AcceptedCommit(record, time, self.deaths))
+        self.accepted.append(AcceptedCommit(record, self.loop.now, self.deaths))
 
-    def on_owned(self, member: str, generation: int, partitions: tuple[int, ...], time: int) -> None:
+    def on_acknowledged(self, generation: int, member: str, offsets: Mapping[int, int]) -> None:
+        """A member got the acknowledgement of its commit."""
+        self.acknowledged.append(AcknowledgedCommit(generation, member, dict(offsets), self.loop.now))
+
+    def on_owned(self, member: str, generation: int, partitions: tuple[int, ...]) -> None:
         """From now on a member owns exactly these partitions, in this generation."""
         for (name, partition), hold in list(self._open.items()):
             if name == member and (partition not in partitions or hold.generation != generation):
-                hold.until = time
+                hold.until = self.loop.now
                 del self._open[name, partition]
         for partition in partitions:
             if (member, partition) not in self._open:
-                hold = self._open[member, partition] = Hold(partition, generation, member, time)
+                hold = self._open[member, partition] = Hold(partition, generation, member, self.loop.now)
                 self.holds.append(hold)
 
     def has_owner(self, partition: int) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..event_loop import EventLoop
 from ..ports import SentValue
 from ..producer_batch import ProducerBatch
 from ..requests import ProducerIdAndEpoch
@@ -50,7 +50,7 @@ class LateWrite:
 class TransactionLedger:
     """The transactions of a run; models/exploration/transaction_invariants.py checks them."""
 
-    now: Callable[[], int]
+    loop: EventLoop
     transactions: list[Transaction] = field(default_factory=list)
     contradictions: list[Contradiction] = field(default_factory=list)
     late_writes: list[LateWrite] = field(default_factory=list)
@@ -61,7 +61,7 @@ class TransactionLedger:
 
     def begin(self, process: str, producer: int, pid: int, epoch: int) -> Transaction:
         """A producer begins a transaction."""
-        found = Transaction(process, producer, self.now())
+        found = Transaction(process, producer, self.loop.now)
         self._current[ProducerIdAndEpoch(pid, epoch)] = len(self.transactions)
         self.transactions.append(found)
         return found
@@ -76,9 +76,9 @@ class TransactionLedger:
             return
         found, decision = self.transactions[number], "commit" if commit else "abort"
         if found.decision not in ("", decision):
-            self.contradictions.append(Contradiction(number, self.now()))
+            self.contradictions.append(Contradiction(number, self.loop.now))
         elif not found.decision:
-            found.decision, found.decided = decision, self.now()
+            found.decision, found.decided = decision, self.loop.now
 
     def on_granted(self, pid: int, epoch: int) -> None:
         """A coordinator grants a producer epoch."""
@@ -89,4 +89,4 @@ class TransactionLedger:
         granted = self.epochs.get(batch.pid, -1)
         if batch.producer != MARKER and batch.producer_epoch < granted:
             written = (batch.partition, batch.epoch, batch.producer, batch.first)
-            self.late_writes.append(LateWrite(self.now(), *written, batch.pid, batch.producer_epoch, granted))
+            self.late_writes.append(LateWrite(self.loop.now, *written, batch.pid, batch.producer_epoch, granted))
