@@ -11,7 +11,7 @@ from ..requests import FetchPart, FetchRequest
 from ..sizes import BatchSize, batch_sizes
 from ..storage.batches import Batch
 from .part import BrokerPart
-from .quota import ReplicationQuota, throttled_partitions
+from .quota import ReplicationQuota
 from .replica import Replica
 
 
@@ -29,9 +29,7 @@ class FetchHandler(BrokerPart):
     def __post_init__(self) -> None:
         config = self._config
         self._sizes = batch_sizes(config, self._rules.era.epochs_in_log)
-        self._quota = ReplicationQuota(
-            config.leader_throttle, throttled_partitions(config.leaders_throttled, self._process.id)
-        )
+        self._quota = ReplicationQuota(config.leader_throttle, config.leaders_throttled, self._process.id)
 
     def restart(self) -> None:
         """A new process has no requests."""

@@ -18,7 +18,7 @@ from ..requests import EpochLookup, EpochRequest, FetchPart, FetchRequest
 from ..storage.batches import Batch
 from .disk import Disk
 from .part import BrokerPart, Parts
-from .quota import ReplicationQuota, throttled_partitions
+from .quota import ReplicationQuota
 from .replica import Replica
 
 
@@ -28,8 +28,7 @@ class FetcherManager:
     def __init__(self, parts: Parts, disk: Disk, inboxes: Inboxes) -> None:
         config = parts.config
         self._count = config.fetchers
-        throttled = throttled_partitions(config.followers_throttled, parts.process.id)
-        quota = ReplicationQuota(config.follower_throttle, throttled)
+        quota = ReplicationQuota(config.follower_throttle, config.followers_throttled, parts.process.id)
         self._make = partial(Fetcher, parts, disk, inboxes, quota)
         self.fetchers: dict[tuple[int, int], Fetcher] = {}
 

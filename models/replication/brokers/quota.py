@@ -6,41 +6,32 @@ record counts as 100 bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from ..config import NEVER, RECORD_BYTES, SECOND
 from ..storage.batches import Batch
 
 ALL = "*"
 
 
-def throttled_partitions(replicas: str, broker: int) -> frozenset[int] | None:
-    """The partitions of a broker in a list of throttled replicas (`partition:broker,…`); None: all of them."""
-    if replicas == ALL:
-        return None
-    pairs = (pair.split(":") for pair in replicas.split(",") if pair)
-    return frozenset(int(partition) for partition, node in pairs if int(node) == broker)
-
-
-@dataclass(slots=True, eq=False)
 class ReplicationQuota:
-    """Bytes a second, and the partitions that they limit (None: all). Without a rate nothing is counted."""
+    """Bytes a second of a broker, and the replicas that they limit: `partition:broker,…`, or all.
 
-    rate: int
-    partitions: frozenset[int] | None
-    is_set: bool = field(init=False)
-    _used: tuple[int, int] = field(default=(0, 0), init=False)  # a second, and the bytes in it
+    Without a rate nothing is counted.
+    """
 
-    def __post_init__(self) -> None:
-        self.is_set = self.rate < NEVER
+    def __init__(self, rate: int, replicas: str, broker: int) -> None:
+        self.is_set = rate < NEVER
+        self._rate, self._broker = rate, broker
+        pairs = (pair.split(":") for pair in replicas.split(",") if pair)
+        self._limited = None if replicas == ALL else {(int(partition), int(node)) for partition, node in pairs}
+        self._used = (0, 0)  # a second, and the bytes in it
 
     def throttles(self, partition: int) -> bool:
         """Whether a partition's traffic is limited."""
-        return self.is_set and (self.partitions is None or partition in self.partitions)
+        return self.is_set and (self._limited is None or (partition, self._broker) in self._limited)
 
     def is_exceeded(self, now: int) -> bool:
         """Whether nothing more may be sent in this second."""
-        return self._used[0] == now // SECOND and self._used[1] >= self.rate
+        return self._used[0] == now // SECOND and self._used[1] >= self._rate
 
     def record(self, batches: list[Batch], now: int) -> None:
         """Count what is sent."""
