@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from .config import Config
+
 Assignment = list[tuple[int, ...]]
 
 
@@ -97,10 +99,7 @@ ASSIGNMENTS: dict[str, Callable[[Sequence[int], int, int, int], Assignment]] = {
 }
 
 
-def assign_replicas(
-    name: str, brokers: Sequence[int], partitions: int, replication_factor: int, start: int, racks: Mapping[int, str]
-) -> Assignment:
-    """Assign with the function of this name; with racks, it is Kafka's."""
-    if racks:
-        return kafka(brokers, partitions, replication_factor, start, racks)
-    return ASSIGNMENTS[name](brokers, partitions, replication_factor, start)
+def assign_replicas(config: Config) -> Assignment:
+    """The configured assignment of all replicated partitions; with racks, it is Kafka's."""
+    size = range(1, config.brokers + 1), config.logs, config.replication_factor, config.assignment_start
+    return kafka(*size, config.racks) if config.racks else ASSIGNMENTS[config.assignment](*size)

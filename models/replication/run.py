@@ -44,9 +44,7 @@ class Run:
         for broker in cluster.brokers.values():
             broker.boot()
         cluster.quorum.boot(cluster.broker_ids)
-        size = (config.logs, config.replication_factor)
-        assigned = assign_replicas(config.assignment, cluster.broker_ids, *size, config.assignment_start, config.racks)
-        cluster.quorum.create(assigned)
+        cluster.quorum.create(assign_replicas(config))
         cluster.ledger.states = list(cluster.quorum.states)
         for number, consumer in enumerate(cluster.consumers[: config.consumers - config.standby_consumers]):
             loop.at(CONSUMERS_START + config.start_late + number * config.consumers_stagger, consumer.start)
