@@ -74,7 +74,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> WrittenBundle:
     divergent: dict[str, Divergence] = {}  # by snapshot
 
     def prepare(cluster: Cluster) -> None:
-        recorder.sources = cluster.copies.sources
+        recorder.sources = cluster.copies
         logs.append(LogWriter(brokers, _wording(cluster)))
         if not cluster.rules.era.zookeeper:
             logs.append(MetadataLog(brokers, cluster))

@@ -28,7 +28,7 @@ def write_disk(cluster: Cluster, broker: Broker, folder: Path) -> None:
         if partition < config.partitions:
             content = values_of(partition, keys)
         elif partition in config.copies:
-            content = copies_of(partition, config, cluster.copies.sources)
+            content = copies_of(partition, config, cluster.copies)
         elif config.transactional and partition == config.transaction_log:
             content = transaction_content(cluster)
         else:

@@ -18,7 +18,7 @@ def dated_copies(cluster: Cluster) -> Iterator[tuple[int, Source]]:
     for partition in cluster.config.copies:
         for batch in visible_batches(cluster, partition):
             for number in range(batch.first, batch.values_end):
-                yield batch.time, cluster.copies.sources[Copy(batch.producer, partition, number)]
+                yield batch.time, cluster.copies[Copy(batch.producer, partition, number)]
 
 
 def visible_copies(cluster: Cluster) -> Counter[Source]:

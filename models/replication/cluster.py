@@ -72,7 +72,7 @@ class Cluster:
         self.brokers: dict[int, Broker] = {}
         self.group = GroupLedger(self.loop)
         self.transactions = TransactionLedger(self.loop)
-        self.copies = CopyLedger(config.producers)
+        self.copies: CopyLedger = {}
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
         calls: dict[int, BrokerCalls] = {}
@@ -103,18 +103,19 @@ class Cluster:
     def _make_clients(self, rng: Random, history: History) -> None:
         config = self.config
         parts = ClientParts(self.network, self.inboxes, self.rules, config, self.ledger, history)
-        in_transactions = config.transactions != "none"
         make: Callable[..., Producer] = BlockingProducer if config.blocks else Producer
-        if in_transactions:
+        if config.transactions != "none":
             make = partial(TransactionalProducer, transactions=self.transactions)
         self.producers: list[Producer] = [
             make(i, ops, parts, Random(_draw(rng))) for i, ops in enumerate(_shares(config.ops, config.producers))
         ]
 
+        pids = count(config.producers)
+
         def output(index: int, owner: Owner) -> Output:
             if config.processing == "exactly-once":
                 return TransactionalOutput(index, parts, owner, self.transactions)
-            return PlainOutput(index, parts, owner, next(self.copies.pids))
+            return PlainOutput(index, parts, owner, next(pids))
 
         kind: type[GroupConsumer] = AsyncCommitter if config.commit == "async" else GroupConsumer
         of_copies: dict[str, Any] = {}

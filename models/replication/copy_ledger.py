@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import count
 from typing import NamedTuple
 
 
@@ -23,13 +20,4 @@ class Source(NamedTuple):
     offset: int
 
 
-@dataclass(slots=True)
-class CopyLedger:
-    """Filled by processors; models/exploration/processing_invariants.py checks it."""
-
-    first_pid: int  # of processors' idempotent producers
-    sources: dict[Copy, Source] = field(default_factory=dict)
-    pids: Iterator[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.pids = count(self.first_pid)
+CopyLedger = dict[Copy, Source]  # filled by processors; models/exploration/processing_invariants.py checks it

@@ -48,7 +48,7 @@ def test_effects_of_a_poison_record(poison: str, broken: tuple[str, ...], is_beh
 def test_the_dead_letter_topic_has_only_the_poison_record() -> None:
     cluster = ran("poison-dead-letter")
     assert [cluster.config.log_name(p) for p in cluster.config.copies] == ["orders-dead-letters-0"]
-    [(partition, offset)] = cluster.copies.sources.values()
+    [(partition, offset)] = cluster.copies.values()
     log = cluster.leader_log(partition)
     batch = log.at(offset) if log is not None else None
     assert batch is not None

@@ -71,7 +71,7 @@ class Processor(GroupConsumer):
         if not self._is_running(incarnation):
             return
         assert self._output is not None
-        copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies.sources
+        copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies
         plan: list[SentValue] = []
         for source, batch in self._polled:
             for offset in self._offsets_to_copy(source, batch):
