@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TextIO
 
 from ...models.replication.cluster import Cluster
-from ...models.replication.events import ClusterEvent, Truncated, arguments
+from ...models.replication.events import ClusterEvent, Truncated
 from ...models.replication.network import FIRST_CONTROLLER, QUORUM
 from .names import stamp, uuid
 
@@ -108,7 +108,7 @@ class LogWriter:
             node = FIRST_CONTROLLER if controller is None else controller.id
         if node in self._cluster.brokers:
             time += self._cluster.brokers[node].process.clock_skew
-        for text, logger, level, file in method(node, *arguments(kind, details)):
+        for text, logger, level, file in method(node, *details):
             line = f"[{stamp(time)}] {level} {text} ({logger})\n" if level else f"{text}\n"
             self._open(node, file).write(line)
 

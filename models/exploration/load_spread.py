@@ -48,7 +48,7 @@ def spread(assignment: str) -> Spread:
     fault = Fault(DIES, "crash", (DEAD,), RETURNS - DIES)
     scenario = Scenario(assignment, "kraft", 1, {**LOAD, "simulation.assignment": assignment}, {}, (fault,))
     cluster = scenario.run(listener=events.append)
-    leaders = {(details[0], details[1]): (time, node) for time, node, kind, details in events if kind == "leader"}
+    leaders = {(d[0].partition, d[0].epoch): (time, node) for time, node, kind, d in events if kind == "leader"}
     survivors = [broker for broker in cluster.broker_ids if broker != DEAD]
     return Spread(
         assignment,

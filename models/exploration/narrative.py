@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 
 from ..replication.cluster import Cluster
-from ..replication.events import ClusterEvent, arguments
+from ..replication.events import ClusterEvent
 from ..replication.ledger import Breach, offsets
 from ..replication.scenario import Scenario
 from .invariants import LOSS_INVARIANTS, breaches
@@ -39,10 +39,11 @@ def narrate(
     single = cluster.config.logs == 1
     for time, node, kind, details in events:
         wording = PARTITION_SENTENCES.get(kind) or NODE_SENTENCES.get(kind)
-        sentence = wording(node, *arguments(kind, details)) if wording is not None else ""
+        sentence = wording(node, *details) if wording is not None else ""
         if sentence and (time > 0 or kind != "start"):
             if not single and kind in PARTITION_SENTENCES:
-                sentence = f"{_where(cluster, details[0])}{sentence}"
+                partition = details[0] if isinstance(details[0], int) else details[0].partition
+                sentence = f"{_where(cluster, partition)}{sentence}"
             lines.append((time, sentence, False))
     lines += _loss_lines(cluster)
     lines += _breach_lines(cluster, tracer, breaches)

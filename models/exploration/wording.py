@@ -107,7 +107,7 @@ def _propagated(node: int, quiet: bool) -> str:
 
 
 # By the kind of a ClusterEvent; the arguments are the node and the details. An empty sentence is left out.
-PARTITION_SENTENCES: dict[str, Callable[..., str]] = {  # their first detail is a partition
+PARTITION_SENTENCES: dict[str, Callable[..., str]] = {  # the first detail is or has a partition
     "loaded": lambda node, p, end, mark, was_clean: (
         f"broker {node} loads its log: end {end}, checkpointed high watermark {mark}"
     ),

@@ -16,7 +16,7 @@ class ClusterEvent(NamedTuple):
     stop                    reason: crash, power-loss, shutdown, disk-full
     pause, resume
     loaded                  partition, log end, checkpointed high watermark, whether the last stop was clean
-    leader, follower, truncate, isr-shrink      one of the classes below
+    leader, follower, truncate, isr-shrink      an object of one of the classes below
     follows-on              as follower, but the fetcher continues
     fetching                partition, leader, from offset, leader epoch
     isr-expand              partition, old, new, high watermark, log end
@@ -104,18 +104,3 @@ class Shrunk(NamedTuple):
     hw: int
     end: int
     out: tuple[OutOfSync, ...]
-
-
-_SHAPES: dict[str, Callable[..., Any]] = {
-    "leader": Led,
-    "follower": Followed,
-    "follows-on": Followed,
-    "truncate": Truncated,
-    "isr-shrink": Shrunk,
-}
-
-
-def arguments(kind: str, details: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments for a function that formats an event: the details, or one object if the kind has a class."""
-    shape = _SHAPES.get(kind)
-    return details if shape is None else (shape(*details),)

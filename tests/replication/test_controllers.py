@@ -112,16 +112,18 @@ def test_since_2_0_a_follower_starts_again_if_it_missed_an_epoch(variant: str, a
     away = (Fault(3 * SECOND, "pause", (2,), 12 * SECOND), Fault(11 * SECOND, "crash", (3,), 2 * SECOND))
     _, events = run(variant, {"simulation.ops": 200}, *away)
     kinds = ("follower", "follows-on")
-    begun = [(kind, d[:3]) for time, node, kind, d in events if node == 2 and kind in kinds and time > SECOND]
-    assert begun == [("follower" if again else "follows-on", (0, 2, 1))]  # partition, epoch, leader
+    begun = [(kind, *d) for time, node, kind, d in events if node == 2 and kind in kinds and time > SECOND]
+    assert [(kind, followed.epoch, followed.leader) for kind, followed in begun] == [
+        ("follower" if again else "follows-on", 2, 1)
+    ]
 
 
 def test_a_partitioned_leader_is_replaced_and_its_tail_is_cut() -> None:
     options = {"acks": "1", "enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
     cluster, events = run("kraft", options, Fault(3 * SECOND, "partition", (1,), 4 * SECOND))
-    cuts = [d for d in details(events, "truncate") if d[2] < d[1]]
+    cuts = [cut for [cut] in details(events, "truncate") if cut.after < cut.before]
     assert cuts
-    assert cuts[0][3] == "epoch"
+    assert cuts[0].reason == "epoch"
     losses = {loss.cause for loss in cluster.ledger.acks[0].losses.values()}
     assert losses <= {"single-ack-failover"}
 

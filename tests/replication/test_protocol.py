@@ -33,8 +33,8 @@ def test_a_quiet_run_acknowledges_and_reads_everything() -> None:
 def test_a_follower_learns_the_high_watermark_one_fetch_late() -> None:
     """The response to the fetch that moves the leader's high watermark still carries the one before."""
     _, events = run("kraft", {"simulation.ops": 60}, Fault(4 * SECOND, "crash", (1,), 4 * SECOND))
-    leads = next(d for d in details(events, "leader") if d[1] > 0)
-    assert leads[2] - leads[3] >= 1  # log end, high watermark
+    led = next(led for [led] in details(events, "leader") if led.epoch > 0)
+    assert led.end - led.hw >= 1
 
 
 def test_the_leader_takes_a_silent_follower_out_after_the_lag_time() -> None:
@@ -49,7 +49,8 @@ def test_the_leader_takes_a_silent_follower_out_after_the_lag_time() -> None:
     # replica.lag.time.max.ms is 2 s here, looked at every half of it, plus the time since the last fetch
     assert waited + 500 * MS >= 2 * SECOND
     assert waited <= 3 * SECOND + 600 * MS
-    assert shrink.details[1:3] == ((1, 2, 3), (1, 2))
+    [shrunk] = shrink.details
+    assert (shrunk.old, shrunk.new) == ((1, 2, 3), (1, 2))
     expand = [event for event in events if event.kind == "isr-expand"]
     assert expand[-1].details[2] == (1, 2, 3)
     assert expand[-1].time > 11 * SECOND
@@ -102,11 +103,11 @@ def test_a_crash_keeps_the_page_cache_and_a_power_loss_does_not() -> None:
     _, crashed = run("kraft", alone, Fault(4 * SECOND, "crash", (1,), SECOND))
     assert not details(crashed, "truncate")
     _, dark = run("kraft", alone, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
-    before, after = details(dark, "truncate")[0][1:3]
-    assert after < before
+    [cut] = details(dark, "truncate")[0]
+    assert cut.after < cut.before
     _, flushed = run("kraft", {**alone, "flush.messages": 1}, Fault(4 * SECOND, "power-loss", (1,), SECOND), seed=3)
-    before, after = details(flushed, "truncate")[0][1:3]
-    assert after == before
+    [cut] = details(flushed, "truncate")[0]
+    assert cut.after == cut.before
 
 
 def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
@@ -114,11 +115,11 @@ def test_a_power_loss_takes_the_page_cache_of_a_dead_process_too() -> None:
     faults = (Fault(4 * SECOND, "crash", (1,), 4 * SECOND), Fault(5 * SECOND, "power-loss", (1,), 3 * SECOND))
     cluster, events = run("kraft", alone, *faults, seed=3)
     assert details(events, "stop") == [("crash",), ("power-loss",)]
-    before, after = details(events, "truncate")[0][1:3]
-    assert after < before
+    [cut] = details(events, "truncate")[0]
+    assert cut.after < cut.before
     assert losses(cluster)
     _, written_back = run("kraft", {**alone, "simulation.writeback.ms": 500}, *faults, seed=3)
-    assert all(before == after for _, before, after, *_ in details(written_back, "truncate"))
+    assert all(cut.before == cut.after for [cut] in details(written_back, "truncate"))
 
 
 def test_a_crash_falls_back_to_the_last_checkpoint() -> None:
@@ -145,7 +146,7 @@ def test_a_leader_that_shuts_down_learns_that_it_was_replaced(variant: str, lose
     cluster, events = run(variant, options, Fault(3 * SECOND, "shutdown", (1,), 2 * SECOND))
     assert details(events, "leaving") == details(events, "left") == [(1,)]
     assert bool(losses(cluster)) == loses
-    followed = [time for time, node, kind, d in events if (node, kind, d[:1]) == (1, "follower", (0,))]
+    followed = [time for time, node, kind, d in events if (node, kind) == (1, "follower") and d[0].partition == 0]
     assert (followed[0] < 3050 * MS) != loses
 
 

@@ -133,7 +133,7 @@ class Disk(BrokerPart):
         log = replica.log
         before = log.end
         removed = log.truncate(max(offset, log.start))
-        self._process.report("truncate", *Truncated(replica.partition, before, log.end, reason, detail, replica.leader))
+        self._process.report("truncate", Truncated(replica.partition, before, log.end, reason, detail, replica.leader))
         replica.hw = min(replica.hw, log.end)
         if replica.partition in self.recovery_points:
             # LogManager.truncateTo checkpoints the recovery points, so none stays beyond its log.

@@ -63,7 +63,7 @@ class IsrManager(BrokerPart):
                 isr = tuple(r for r in replica.isr if r not in out)
                 left = tuple(OutOfSync(r, replica.followers[r].leo) for r in out)
                 shrunk = Shrunk(replica.partition, replica.isr, isr, replica.hw, replica.log.end, left)
-                self._process.report("isr-shrink", *shrunk)
+                self._process.report("isr-shrink", shrunk)
                 self._ledger.on_isr_shrink(replica, out, now)
                 self._propose(replica, isr)
 

@@ -82,7 +82,7 @@ class Leadership(BrokerPart):
         same = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
         if same and not stays_out and self._rules.keeps_fetching(replica, state):
             replica.start_following(state)
-            self._process.report("follows-on", *_followed_event(replica, state, previous))
+            self._process.report("follows-on", _followed_event(replica, state, previous))
             return
         self._fetchers.stop(partition)
         if was_leader:
@@ -93,7 +93,7 @@ class Leadership(BrokerPart):
             self._lead(replica, state, previous)
             return
         replica.start_following(state)
-        self._process.report("follower", *_followed_event(replica, state, previous))
+        self._process.report("follower", _followed_event(replica, state, previous))
         if state.leader != NO_LEADER and not stays_out:
             self._fetchers.follow(replica, state.leader)
 
@@ -115,7 +115,7 @@ class Leadership(BrokerPart):
         replica.start_leading(state, self._process.wall_clock())
         end, mark = replica.log.end, replica.hw
         led = Led(replica.partition, state.epoch, end, mark, state.isr, state.version, previous, state.is_unclean)
-        self._process.report("leader", *led)
+        self._process.report("leader", led)
         self._on_leader(replica, state)
         self._manager.advance(replica)
 
