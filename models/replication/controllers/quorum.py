@@ -86,8 +86,8 @@ class Quorum:
 
         Simplification: they are placed as if the topic had had them from the start.
         """
-        controller = self.controller
-        if controller is None or not controller.is_running:
+        controller = self.running
+        if controller is None:
             self.loop.at(self.loop.now + TICK, lambda _: self.add_partitions())
             return
         for partition, state in enumerate(self.states):
@@ -108,19 +108,26 @@ class Quorum:
         DuplicateBrokerRegistrationException (ClusterControlManager.registerBroker). Simplification: the broker retries,
         where ZooKeeper's brokers exited and were restarted.
         """
-        return self._is_connected(broker) and broker not in self.live and (self.rules.era.zookeeper or self._is_watched)
+        is_noticed = self.rules.era.zookeeper or self._watcher is not None
+        return self._is_connected(broker) and broker not in self.live and is_noticed
 
     def register(self, broker: int, was_clean: bool, incarnation: int) -> None:
         """Register a started broker. KRaft removes it from the ELR too, unless its last shutdown was clean."""
         self.incarnations[broker] = incarnation
-        if self.controller is not None and self._is_watched and not was_clean:
-            self.controller.reconcile(unclean=broker)
+        if not was_clean and (watcher := self._watcher) is not None:
+            watcher.reconcile(unclean=broker)
         self._admit(broker)
 
     @property
-    def _is_watched(self) -> bool:
-        """Whether a controller notices sessions that begin and end."""
-        return self.controller is not None and self.controller.is_running and self._has_joined(self.controller)
+    def running(self) -> Controller | None:
+        """The active controller, if its process runs and is not paused."""
+        return self.controller if self.controller is not None and self.controller.is_running else None
+
+    @property
+    def _watcher(self) -> Controller | None:
+        """The active controller, if it notices sessions that begin and end."""
+        controller = self.running
+        return controller if controller is not None and self._has_joined(controller) else None
 
     def _session_keepers(self) -> tuple[int, ...]:
         """The nodes that a session needs: ZooKeeper; with KRaft the quorum's log and the active controller."""
@@ -161,21 +168,22 @@ class Quorum:
         """
         self.sessions[broker] = self.loop.now + self.config.session_timeout
         self.live = sorted([*self.live, broker])
-        if self.controller is None or not self._is_watched:
+        watcher = self._watcher
+        if watcher is None:
             self.report(QUORUM, "registered-unseen", broker)
             return
         self.report(QUORUM, "registered", broker)
-        self.controller.live = list(self.live)
-        self.controller.send_states(broker, tuple(enumerate(self.controller.view)))
-        self.controller.reconcile()
+        watcher.live = list(self.live)
+        watcher.send_states(broker, tuple(enumerate(watcher.view)))
+        watcher.reconcile()
 
     def _remove(self, broker: int, kind: str = "fenced") -> None:
         self.live = [b for b in self.live if b != broker]
-        if self.controller is None or not self._is_watched:
+        if (watcher := self._watcher) is None:
             self.report(QUORUM, "fenced-unseen", broker)
             return
         self.report(QUORUM, kind, broker)
-        self.controller.live = list(self.live)
+        watcher.live = list(self.live)
 
     def is_live(self, broker: int) -> bool:
         """Whether a broker is registered and not fenced."""
@@ -188,10 +196,10 @@ class Quorum:
         result.
         """
         connected = broker in self.live and self._brokers[broker].is_responsive() and self._is_connected(broker)
-        if connected and self.controller is not None and self._is_watched:
+        if connected and (watcher := self._watcher) is not None:
             self.leaving.append(broker)
             self._remove(broker, "leaving")
-            self.controller.reconcile()
+            watcher.reconcile()
 
     def on_stopped(self, broker: int, was_orderly: bool) -> None:
         """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, granted or not."""
@@ -200,28 +208,29 @@ class Quorum:
             self.report(QUORUM, "left", broker)
         elif was_orderly and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
             self._remove(broker)
-            if self.controller is not None and self._is_watched:
-                self.controller.reconcile()
+            if (watcher := self._watcher) is not None:
+                watcher.reconcile()
 
     def _tick(self, _: None) -> None:
         now = self.loop.now
         self.loop.at(now + TICK, self._tick)
         gone = [b for b in self.live if self.sessions[b] < now]
-        if self.controller is None or not self._is_watched:
+        watcher = self._watcher
+        if watcher is None:
             if self.rules.era.zookeeper:
                 for broker in gone:
                     self._remove(broker)
             self._fail_over(now)
             return
         if gone:
-            self._fence(gone, self.controller)
+            self._fence(gone, watcher)
         for other in self.controllers:
             # A zombie keeps reacting to brokers that come and go until it notices its successor.
-            if other is not self.controller and other.is_running and other.epoch and other.live != self.live:
+            if other is not watcher and other.is_running and other.epoch and other.live != self.live:
                 self.resume(other)
         if now >= self._due_prefer:
             self._due_prefer = now + self.config.imbalance_check
-            self.controller.rebalance_leaders()
+            watcher.rebalance_leaders()
 
     def _fence(self, gone: list[int], controller: Controller) -> None:
         """Fence brokers whose sessions ended.
@@ -333,8 +342,8 @@ class Quorum:
 
     def notify_isr(self, partitions: tuple[int, ...]) -> None:
         """ZooKeeper's /isr_change_notification: the controller updates all brokers' metadata caches."""
-        if self.controller is not None and self.controller.is_running:
-            self.controller.broadcast(partitions)
+        if (controller := self.running) is not None:
+            controller.broadcast(partitions)
 
     def vote_of(self, partition: int, epoch: int) -> VoteOf:
         """The function that returns a broker's vote, for protocols that elect by the log.

@@ -234,19 +234,19 @@ def delete_records(target: Target, fault: Fault) -> None:
 
 def preferred_election(target: Target, fault: Fault) -> None:  # noqa: ARG001
     """kafka-leader-election --election-type preferred."""
-    if (controller := target.running_controller()) is not None:
+    if (controller := target.quorum.running) is not None:
         controller.elect_preferred()
 
 
 def reassignment(target: Target, fault: Fault) -> None:
     """kafka-reassign-partitions: partition `amount` moves to these brokers, the first as preferred leader."""
-    if (controller := target.running_controller()) is not None:
+    if (controller := target.quorum.running) is not None:
         controller.reassign(fault.amount, fault.nodes)
 
 
 def cancel_reassignment(target: Target, fault: Fault) -> None:
     """kafka-reassign-partitions --cancel for partition `amount`."""
-    if (controller := target.running_controller()) is not None:
+    if (controller := target.quorum.running) is not None:
         controller.cancel_reassignment(fault.amount)
 
 

@@ -65,8 +65,3 @@ class Target:
         if fault.nodes:
             return [quorum.controllers[node - FIRST_CONTROLLER] for node in fault.nodes]
         return [quorum.controller] if quorum.controller is not None else []
-
-    def running_controller(self) -> Controller | None:
-        """The active controller, if it is not paused."""
-        controller = self.quorum.controller
-        return controller if controller is not None and controller.is_running else None
