@@ -115,14 +115,14 @@ class ZookeeperWording(Wording):
         return Line(f"{fetcher} {what}; reset offset to {cut.after}", FETCHER, "ERROR")
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
-        about = f"for partition {self.shown_name(shrunk.partition)} "
-        return self._isr(node, shrunk.partition, f"Shrinking ISR {about}from {ids(shrunk.old)} to {ids(shrunk.new)}")
+        name = self.shown_name(shrunk.partition)
+        return self._isr(node, shrunk.partition, "Shrinking", name, shrunk.old, shrunk.new)
 
     def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
-        about = f"for partition {self.name(partition)} "
-        return self._isr(node, partition, f"Expanding ISR {about}from {ids(old)} to {ids(new)}")
+        return self._isr(node, partition, "Expanding", self.name(partition), old, new)
 
-    def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
+    def _isr(self, node: int, partition: int, change: str, name: str, old: Any, new: Any) -> Iterator[Line]:
+        text = f"{change} ISR for partition {name} from {ids(old)} to {ids(new)}"
         yield Line(f"Partition {self.shown_name(partition)} on broker {node}: {text}", PARTITION)
 
     def elected(self, node: int, partition: int, old: PartitionState, new: PartitionState) -> Iterator[Line]:
@@ -240,11 +240,6 @@ class EpochWording(ZookeeperWording):
         yield Line(f"{fetcher} {truncation}", FETCHER)
         yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
 
-    def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
-        return self._isr(node, shrunk.partition, f"Shrinking ISR from {ids(shrunk.old)} to {ids(shrunk.new)}")
-
-    def isr_expand(self, node: int, partition: int, old: Any, new: Any, mark: int, end: int) -> Iterator[Line]:
-        return self._isr(node, partition, f"Expanding ISR from {ids(old)} to {ids(new)}")
-
-    def _isr(self, node: int, partition: int, text: str) -> Iterator[Line]:
-        yield Line(f"[Partition {self.name(partition)} broker={node}] {text}", PARTITION)
+    def _isr(self, node: int, partition: int, change: str, name: str, old: Any, new: Any) -> Iterator[Line]:
+        text = f"{change} ISR from {ids(old)} to {ids(new)}"
+        yield Line(f"[Partition {name} broker={node}] {text}", PARTITION)
