@@ -196,7 +196,7 @@ class Broker:
     def _open_requests(self) -> list[Request]:
         fetches = self.fetches
         found: list[Request] = [*fetches.parked_followers(), *self.inbox.deferred(), *fetches.parked_consumers()]
-        found += self.coordinators.parked()
+        found += self.coordinators.groups.parked()
         for request in self.produces.empty_purgatories():
             if request not in found:
                 found.append(request)
@@ -235,7 +235,8 @@ class Broker:
             if self._quorum.receives_from(self.id):
                 self._quorum.heartbeat(self.id, process.incarnation)
         self.fetches.expire(now)
-        self.coordinators.expire(now)
+        if self.produces.verifier is not None:
+            self.produces.verifier.expire(now)
         for replica in self.replicas.values():
             self.produces.expire(replica, now)
             self.isr.expire(replica, now)

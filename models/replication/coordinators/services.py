@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -69,7 +69,6 @@ class CoordinatorServices:
         self.markers = MarkerHandler(*parts, produces, logs.markers.__next__, self._on_marker)
         if self._config.transactional and parts.rules.verifies_transactions():
             produces.verifier = Verifier(*parts, inboxes, leader_of, produces.append)
-        self._verifier = produces.verifier
 
     def handlers(self) -> dict[type[Request], Callable[[Any], None]]:
         """The handlers by class of request."""
@@ -95,12 +94,3 @@ class CoordinatorServices:
         """A new process coordinates nothing."""
         self.groups.restart()
         self.transactions.restart()
-
-    def expire(self, now: int) -> None:
-        """Give up requests that wait for too long."""
-        if self._verifier is not None:
-            self._verifier.expire(now)
-
-    def parked(self) -> Iterator[Request]:
-        """The requests that wait for other clients."""
-        yield from self.groups.parked()
