@@ -105,14 +105,12 @@ class Controller:
         self._move(partition, "begun", reassignment.begin(state, target, self._rules.era))
         self.finish_reassignment(partition)
 
-    def ends_reassignment(self, state: PartitionState) -> bool:
-        """Whether a move would end with this state."""
-        return bool(reassignment.finish(state, self.live, self._rules.era))
-
-    def complete_reassignment(self, partition: int, state: PartitionState) -> None:
-        """Store this state and the end of the move in one change."""
-        last = reassignment.finish(state, self.live, self._rules.era)[-1]
-        self._move(partition, "completed", replace(last, version=state.version))
+    def complete_reassignment(self, partition: int, state: PartitionState) -> bool:
+        """If a move ends with this state, store the state and that end in one change. Returns whether it does."""
+        changes = reassignment.finish(state, self.live, self._rules.era)
+        if changes:
+            self._move(partition, "completed", replace(changes[-1], version=state.version))
+        return bool(changes)
 
     def finish_reassignment(self, partition: int) -> None:
         """End a move if the replicas that it requires are in the ISR."""

@@ -324,17 +324,17 @@ class Quorum:
         alter.accepted = is_current and not joining_dead
         if alter.accepted:
             new = self.rules.alter_isr(state, alter.isr, self.config.min_insync_replicas)
-            if not self.rules.era.zookeeper and controller is not None and controller.ends_reassignment(new):
+            is_kraft = not self.rules.era.zookeeper
+            if is_kraft and controller is not None and controller.complete_reassignment(alter.partition, new):
                 # One record changes the ISR and ends the move, so the leader is informed as of any other new epoch
                 # (ReplicationControlManager.alterPartition returns NEW_LEADER_ELECTED).
                 alter.accepted = False
-                controller.complete_reassignment(alter.partition, new)
             else:
                 self._store(alter.partition, new)
                 alter.version = new.version
                 if controller is not None:
                     controller.view[alter.partition] = new
-                    if not self.rules.era.zookeeper:
+                    if is_kraft:
                         controller.broadcast((alter.partition,))
                     if controller.is_running:
                         controller.finish_reassignment(alter.partition)
