@@ -98,8 +98,7 @@ class Disk(BrokerPart):
 
     def checkpoint_high_watermarks(self) -> None:
         """Write replication-offset-checkpoint: to a new file, flushed and renamed, so it is never torn."""
-        if self.is_full:
-            self.fail()
+        if self.fails():
             return
         for replica in self._manager.replicas.values():
             replica.checkpointed_hw = replica.hw
@@ -148,9 +147,11 @@ class Disk(BrokerPart):
         self.recovery_points.pop(partition, None)
         self.start_points.pop(partition, None)
 
-    def fail(self) -> None:
-        """The only log directory failed, so the broker halts (LogDirFailureHandler)."""
-        self._halt("disk-full")
+    def fails(self) -> bool:
+        """Whether a write fails. Then the broker halts, as its only log directory failed (LogDirFailureHandler)."""
+        if self.is_full:
+            self._halt("disk-full")
+        return self.is_full
 
     def restore_log_starts(self) -> None:
         """Reset log starts to log-start-offset-checkpoint after the process ended."""

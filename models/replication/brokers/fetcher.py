@@ -239,8 +239,7 @@ class Fetcher(BrokerPart):
         replica = self._manager.replicas[partition]
         log = replica.log
         if batches:
-            if self._disk.is_full:
-                self._disk.fail()
+            if self._disk.fails():
                 return
             for batch in batches:
                 # A batch that does not continue the log is from a response before a truncation.

@@ -14,7 +14,7 @@ from .. import errors
 from ..config import NEVER
 from ..ledger import Ledger
 from ..producer_batch import ProducerBatch
-from ..requests import BatchResult, Callback, ProduceRequest
+from ..requests import BatchResult, ProduceRequest
 from ..sizes import RecordSizes, record_sizes
 from .disk import Disk
 from .part import BrokerPart
@@ -66,18 +66,26 @@ class ProduceHandler(BrokerPart):
         queue.busy = True
         self._serve(request)
 
-    def write(self, batch: ProducerBatch, done: Callback) -> None:
-        """Append this broker's own batch with acks=all; `done` gets the request when it is replicated or failed."""
-        here, now = self._process.id, self._process.loop.now
-        self.append(ProduceRequest(here, here, now, done, done, None, [batch], -1))
+    def write(self, batch: ProducerBatch, done: Callable[[BatchResult], None]) -> None:
+        """Append this broker's own batch with acks=all; `done` gets the result when it is replicated or failed.
+
+        `done` is not called if the process ended meanwhile, and waits while it is paused.
+        """
+        process = self._process
+        here, incarnation = process.id, process.incarnation
+
+        def finished(request: ProduceRequest) -> None:
+            if incarnation == process.incarnation and not process.defer(finished, request):
+                done(request.results[0])
+
+        self.append(ProduceRequest(here, here, process.loop.now, finished, finished, None, [batch], -1))
 
     def append(self, request: ProduceRequest) -> None:
         """Append each batch; with acks=all wait for the high watermark in the replica's purgatory."""
         if request.acks == 0 and request.connection is not None and request.connection.is_closed:
             self._release(request.node)  # it was in flight when this broker closed the connection
             return
-        if self._disk.is_full:
-            self._disk.fail()
+        if self._disk.fails():
             self._network.reset(request)
             return
         verifier = self.verifier

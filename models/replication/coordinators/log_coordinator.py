@@ -16,7 +16,7 @@ from ..brokers.part import BrokerPart, Parts
 from ..brokers.produce import ProduceHandler
 from ..config import MS
 from ..producer_batch import ProducerBatch
-from ..requests import ProduceRequest, Request
+from ..requests import BatchResult, Request
 from ..storage.batches import Batch
 
 TICK = 100 * MS
@@ -114,15 +114,14 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
 
         `done` is not called if the term ended meanwhile. With a producer id, the records belong to its transaction.
         """
-        process = self._process
-        number, now = len(self.records), process.loop.now
+        number, now = len(self.records), self._process.loop.now
         batch = ProducerBatch(COORDINATOR, self.partition, number, now, len(records), pid, producer_epoch)
         self.records += records
         term = self._term()
 
-        def finished(request: ProduceRequest) -> None:
-            if term == self._term() and not process.defer(finished, request):
-                done(*request.results[0])
+        def finished(result: BatchResult) -> None:
+            if term == self._term():
+                done(*result)
 
         self._produces.write(batch, finished)
 

@@ -9,7 +9,7 @@ from .. import errors
 from ..brokers.part import BrokerPart
 from ..brokers.produce import ProduceHandler
 from ..producer_batch import ProducerBatch
-from ..requests import ProduceRequest
+from ..requests import BatchResult
 from ..storage.transactions import MARKER
 from .transaction_requests import MarkerRequest
 
@@ -43,13 +43,10 @@ class MarkerHandler(BrokerPart):
             number = 2 * self._next_number() + request.commit
             now, sequence = self._process.loop.now, -2 - request.coordinator_epoch
             batch = ProducerBatch(MARKER, request.partition, number, now, 1, request.pid, request.epoch, sequence)
-            incarnation = self._process.incarnation
 
-            def written(response: ProduceRequest) -> None:
-                if incarnation == self._process.incarnation and not self._process.defer(written, response):
-                    error = response.results[0].error
-                    if not error:
-                        self._written(request)
-                    self.respond(request, error)
+            def written(result: BatchResult) -> None:
+                if not result.error:
+                    self._written(request)
+                self.respond(request, result.error)
 
             self._produces.write(batch, written)
