@@ -75,10 +75,10 @@ class Recorder(History):
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
-        self.last_send = time
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+        self.last_send = head.time
         fields = f'"f":"send",{self._places[partition]}{self._content(producer, partition, number)}'
-        self._event(EventHead(time, process, op), "invoke", fields)
+        self._event(head, "invoke", fields)
 
     def _content(self, producer: int, partition: int, number: int) -> str:
         """The value of a record, with its key on a compacted topic; the key of a copy is where its source is."""
@@ -134,11 +134,11 @@ class Recorder(History):
 
     # --- consumers
 
-    def poll(self, time: int, process: str, op: int) -> None:
-        self._event(EventHead(time, process, op), "invoke", '"f":"poll"')
+    def poll(self, head: EventHead) -> None:
+        self._event(head, "invoke", '"f":"poll"')
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:
-        self._event(EventHead(time, process, op), "ok", f'"f":"poll",{self._records(records)}')
+    def polled(self, head: EventHead, records: Records) -> None:
+        self._event(head, "ok", f'"f":"poll",{self._records(records)}')
 
     def handle(self, head: EventHead, records: Records) -> None:
         self._instant(head, f'"f":"handle",{self._records(records)}')

@@ -68,12 +68,12 @@ class Tracer(History):
 
     # --- producers
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
-        self.events.append(TraceEvent(time, Step(process, SEND), partition, producer, number, number + 1))
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
+        self.events.append(TraceEvent(head.time, Step(head.process, SEND), partition, producer, number, number + 1))
 
     def transact(self, head: EventHead, producer: int, sends: list[SentValue], offsets: dict[int, int]) -> None:
         for partition, number in sends:
-            self.send(head.time, head.process, head.op, producer, partition, number)
+            self.send(head, producer, partition, number)
 
     def transacted(
         self,
@@ -109,10 +109,10 @@ class Tracer(History):
 
     # --- consumers; the final reader is not traced
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:
-        if process != "final":
-            self.events.extend(_events(time, Step(process, READ), records))
-            _raise_ends(self._read[process], records)
+    def polled(self, head: EventHead, records: Records) -> None:
+        if head.process != "final":
+            self.events.extend(_events(head.time, Step(head.process, READ), records))
+            _raise_ends(self._read[head.process], records)
 
     def handle(self, head: EventHead, records: Records) -> None:
         ends = self._handled[head.process]

@@ -103,7 +103,7 @@ class History:
     Times are simulated microseconds. Outcomes are ok, fail or info.
     """
 
-    def send(self, time: int, process: str, op: int, producer: int, partition: int, number: int) -> None:
+    def send(self, head: EventHead, producer: int, partition: int, number: int) -> None:
         """A process sends a value, which a producer numbered within the partition."""
 
     def sent(self, time: int, process: str, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
@@ -123,10 +123,10 @@ class History:
     ) -> None:
         """A transaction ended: ok is committed, fail aborted. `offsets` are those that it commits."""
 
-    def poll(self, time: int, process: str, op: int) -> None:
+    def poll(self, head: EventHead) -> None:
         """A consumer begins a poll."""
 
-    def polled(self, time: int, process: str, op: int, records: Records) -> None:
+    def polled(self, head: EventHead, records: Records) -> None:
         """A poll returns."""
 
     def handle(self, head: EventHead, records: Records) -> None:

@@ -138,7 +138,7 @@ class Consumer(Client):
         self._poll_op = self.next_op()
         self._poll_deadline = self.loop.now + self.config.poll_timeout
         self._poll_acknowledged = dict(self._ledger.acknowledged_end)
-        self._history.poll(self.loop.now, self.name, self._poll_op)
+        self._history.poll(self.head(self._poll_op))
 
     def seek(self, offset: int) -> None:
         """Continue at this offset of each partition, from the next poll on (KafkaConsumer.seek)."""
@@ -172,13 +172,12 @@ class Consumer(Client):
             if not batches:
                 del self._buffer[partition]
         self._polling = False
-        now = self.loop.now
         ledger = self._ledger
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self._has_gaps:
             ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged)
-        self._history.polled(now, self.name, self._poll_op, records)
+        self._history.polled(self.head(self._poll_op), records)
         self.under_way = records
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
             self.finished = True

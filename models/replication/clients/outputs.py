@@ -152,7 +152,7 @@ class PlainOutput(Producer):
         self._has_failed, self._is_sending = False, True
         for sent in work.copies:
             self._op = self._owner.next_op()
-            self._history.send(self.loop.now, self.name, self._op, self.index, *sent)
+            self._history.send(self.head(self._op), self.index, *sent)
             self._add_to_batch(*sent)
         for state in self._partitions:
             state.close_batch()

@@ -71,7 +71,7 @@ class Producer(Client):
         number, op = self._partitions[partition].take_value(), self.generated
         self._op = op
         self.generated = op + 1
-        self._history.send(self.loop.now, self.name, op, self.index, partition, number)
+        self._history.send(self.head(op), self.index, partition, number)
         return number
 
     def _add_to_batch(self, partition: int, number: int) -> None:
