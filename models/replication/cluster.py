@@ -76,9 +76,11 @@ class Cluster:
         self.coordinator_logs = CoordinatorLogs(self.group, self.transactions)
         self.cleaners = cleaners(config, rules.era.epochs_in_log, self.coordinator_logs)
         calls: dict[int, BrokerCalls] = {}
-        self.ledger = Ledger(config.logs, self.loop, self.logs_of, lambda broker: calls[broker].is_responsive())
-        self.ledger.transaction_listener = self.transactions.on_appended
         self.quorum = Quorum(self.network, calls, rules, config, self._on_stored, listener)
+        self.ledger = Ledger(
+            config.logs, self.loop, self.quorum.states, self.logs_of, lambda broker: calls[broker].is_responsive()
+        )
+        self.ledger.transaction_listener = self.transactions.on_appended
         self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
         shared = SharedParts(
             network=self.network,

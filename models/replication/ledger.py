@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -67,10 +67,12 @@ class Ledger:
         self,
         partitions: int,
         loop: EventLoop,
+        states: Sequence[PartitionState],
         logs_of: Callable[[int], dict[int, ReplicaLog]],
         is_responsive: Callable[[int], bool],
     ) -> None:
         self._loop = loop
+        self._states = states  # in the quorum, by partition
         self._logs_of = logs_of  # partition -> broker -> its log
         self._is_responsive = is_responsive  # of a broker
         self.acks = [Acks() for _ in range(partitions)]
@@ -80,7 +82,6 @@ class Ledger:
         self.acknowledged_end: dict[int, int] = {}  # partition -> offset after the last acknowledged record
         self.truncations: list[list[Truncation]] = [[] for _ in range(partitions)]
         self.leaders: list[dict[int, int]] = [{} for _ in range(partitions)]  # leader epoch -> broker
-        self.states: list[PartitionState | None] = [None] * partitions  # in the quorum
         self.elected: list[dict[int, Election]] = [{} for _ in range(partitions)]  # by leader epoch
         self.rivals: list[RivalLeaders] = []
         self.newest: list[NewestLeader | None] = [None] * partitions
@@ -120,10 +121,8 @@ class Ledger:
     def on_acknowledged(self, batch: ProducerBatch, base: int) -> None:
         """A producer got the acknowledgement of a batch."""
         partition, time = batch.partition, self._loop.now
-        known = self.states[partition]
-        isr = known.isr if known is not None else ()
         end = base + batch.count
-        row = (base, end, batch.producer, batch.first, time, batch.epoch, isr)
+        row = (base, end, batch.producer, batch.first, time, batch.epoch, self._states[partition].isr)
         all_acks = self.acks[partition]
         all_acks.append(row)
         self.latencies.append(time - batch.created)
@@ -180,7 +179,6 @@ class Ledger:
 
     def on_stored(self, partition: int, before: PartitionState, after: PartitionState) -> None:
         """The quorum stored a change of a partition."""
-        self.states[partition] = after
         if len(after.isr) < len(before.isr):
             self.shrinks += 1
         if after.leader >= 0 and after.epoch > before.epoch:
@@ -197,12 +195,12 @@ class Ledger:
             self.rivals.append(RivalLeaders(partition, state.epoch, other, broker))
             what = f"brokers {other} and {broker} both lead epoch {state.epoch}"
             self._breach("one-leader-per-epoch", partition, what)
-        known = self.states[partition]
-        if known is not None and known.epoch > state.epoch:
+        known = self._states[partition]
+        if known.epoch > state.epoch:
             return  # its leadership is already over
         self._check_committed(replica)
         newest = self.newest[partition]
-        if newest is not None and newest.state.epoch == state.epoch and known is not None:
+        if newest is not None and newest.state.epoch == state.epoch:
             # A leader that resumes in its own epoch was not elected again, so the ISR is the current one.
             self.elected[partition][state.epoch] = Election(known, state)
         election = self._election_of(replica, state, newest.state.epoch if newest is not None else -1)

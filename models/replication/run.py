@@ -45,7 +45,6 @@ class Run:
             broker.boot()
         cluster.quorum.boot(cluster.broker_ids)
         cluster.quorum.create(assign_replicas(config))
-        cluster.ledger.states = list(cluster.quorum.states)
         for number, consumer in enumerate(cluster.consumers[: config.consumers - config.standby_consumers]):
             loop.at(CONSUMERS_START + config.start_late + number * config.consumers_stagger, consumer.start)
         for number, producer in enumerate(cluster.producers):

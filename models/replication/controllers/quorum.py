@@ -74,7 +74,7 @@ class Quorum:
         """Create the topics, except for the partitions that are added later."""
         self._planned = assignment
         later = range(self.config.first_partitions, self.config.partitions)
-        self.states = [ABSENT if p in later else _new_partition(replicas) for p, replicas in enumerate(assignment)]
+        self.states += [ABSENT if p in later else _new_partition(replicas) for p, replicas in enumerate(assignment)]
         self._start_epoch(self.controllers[0])
         for partition, state in enumerate(self.states):
             if state is not ABSENT:
