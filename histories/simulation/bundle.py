@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...models.exploration.truth import divergences
 from ...models.replication.clients.transactional_producer import TransactionalProducer
 from ...models.replication.cluster import Cluster
 from ...models.replication.config import GROUP, Config
@@ -84,7 +83,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> WrittenBundle:
             log.on_event(event)
 
     def snapshot(cluster: Cluster, name: str) -> None:
-        found = divergence(cluster, divergences(cluster))
+        found = divergence(cluster)
         if not found or len(snapshots) >= MAX_SNAPSHOTS:
             return
         label = name if name not in snapshots else f"{name}-{len(snapshots) + 1}"
@@ -98,7 +97,7 @@ def write_bundle(scenario: Scenario, folder: Path) -> WrittenBundle:
     for log in logs:
         log.close()
     _write_disks(cluster, brokers)
-    divergent["final"] = divergence(cluster, divergences(cluster))
+    divergent["final"] = divergence(cluster)
     known = truth(cluster, scenario, divergent)
     _write_json(folder / "truth.json", known)
     _write_json(folder / "run.json", _run_json(scenario, cluster, snapshots))

@@ -66,7 +66,7 @@ def group_content(cluster: Cluster, magic: int) -> Content:
         record = cluster.coordinator_logs.group_records[batch.first + index]
         if record.committed is None:
             if type(record) is not GroupRecord:
-                return membership_content(cluster, GROUP, record)
+                return membership_content(cluster, record)
             key = write_versioned(GROUP_KEY, GROUP_KEY_FIELDS, {"group": GROUP})
             if record.is_tombstone:
                 return key, None
@@ -117,11 +117,11 @@ def _generation(cluster: Cluster, record: GroupRecord) -> dict[str, Any]:
     }
 
 
-def membership_content(cluster: Cluster, group: str, record: GroupRecord) -> tuple[bytes, bytes | None]:
+def membership_content(cluster: Cluster, record: GroupRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a record about members; a tombstone has no value."""
     kind, value = _kind_and_value(cluster, record)
     schema = WRITTEN[kind]
-    key = write_versioned(kind, schema.key, {"group": group, "member": record.member})
+    key = write_versioned(kind, schema.key, {"group": GROUP, "member": record.member})
     return key, None if record.is_tombstone else (0).to_bytes(2, "big") + write_fields(schema.value, 0, True, value)
 
 

@@ -113,7 +113,7 @@ class KraftWording(Wording):
                 )
             state = f"TruncationState(offset={cut.after}, completed=true)"
             yield Line(f"{fetcher} Truncating partition {name} with {state} due to {reason}", FETCHER)
-        yield Line(truncation_text(f"[UnifiedLog {where}]", cut.before, cut.after), LOG)
+        yield Line(truncation_text(f"[UnifiedLog {where}]", cut), LOG)
         if cut.reason == "out-of-range":
             last = (
                 f"{fetcher} Current offset {cut.before} for partition {name} is out of range, which typically implies "

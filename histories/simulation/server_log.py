@@ -40,11 +40,11 @@ def ids(nodes: tuple[int, ...]) -> str:
     return ",".join(str(node) for node in nodes)
 
 
-def truncation_text(log: str, before: int, after: int) -> str:
-    """What a log says of its truncation from one end to another, since 1.0."""
-    if after < before:
-        return f"{log} Truncating to offset {after}"
-    return f"{log} Truncating to {after} has no effect as the largest offset in the log is {before - 1}"
+def truncation_text(log: str, cut: Truncated) -> str:
+    """The text of a log's line about its truncation, since 1.0."""
+    if cut.after < cut.before:
+        return f"{log} Truncating to offset {cut.after}"
+    return f"{log} Truncating to {cut.after} has no effect as the largest offset in the log is {cut.before - 1}"
 
 
 class Wording:

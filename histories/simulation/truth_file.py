@@ -13,6 +13,7 @@ from ...models.exploration.truth import (
     Repeat,
     ack_latency,
     adjacent_losses,
+    divergences,
     find_repeats,
     longest_silence,
     losses,
@@ -31,10 +32,10 @@ Name = Callable[[int, int, int, int], str]  # of a record: producer, partition, 
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> differing offsets
 
 
-def divergence(cluster: Cluster, found: dict[int, dict[tuple[int, int], list[tuple[int, int]]]]) -> Divergence:
-    """The ranges of offsets at which replicas of a partition differ (`found`: by partition and pair of brokers)."""
+def divergence(cluster: Cluster) -> Divergence:
+    """The ranges of offsets at which replicas of a partition differ."""
     result: Divergence = {}
-    for partition, pairs in found.items():
+    for partition, pairs in divergences(cluster).items():
         name = cluster.config.log_name(partition)
         result[name] = {
             f"{one}/{other}": {

@@ -225,7 +225,7 @@ class EpochWording(ZookeeperWording):
                 f"offset {cut.after}"
             )
             yield Line(text, FETCHER, "WARN")
-            yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
+            yield Line(truncation_text(log, cut), OLD_LOG)
             yield self.out_of_range(fetcher, cut)
             return
         if cut.reason == "high-watermark":
@@ -238,7 +238,7 @@ class EpochWording(ZookeeperWording):
                 + ("No truncation needed." if is_within else f"Truncating to {cut.after}.")
             )
         yield Line(f"{fetcher} {truncation}", FETCHER)
-        yield Line(truncation_text(log, cut.before, cut.after), OLD_LOG)
+        yield Line(truncation_text(log, cut), OLD_LOG)
 
     def _isr(self, node: int, partition: int, change: str, name: str, old: Any, new: Any) -> Iterator[Line]:
         text = f"{change} ISR from {ids(old)} to {ids(new)}"

@@ -46,12 +46,11 @@ class Space:
     kinds: tuple[str, ...] = SURVIVABLE
     options: dict[str, Any] = field(default_factory=dict)
     max_faults: int = 3
-    per_broker: dict[int, dict[str, Any]] = field(default_factory=dict)
 
     def scenario(self, seed: int) -> Scenario:
         """The scenario of a seed."""
         options = {**QUICK, **VARIANTS[self.variant].options, **required_options(self.kinds), **self.options}
-        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options, self.per_broker)
+        bare = Scenario(f"{self.variant}-{seed}", self.variant, seed, options)
         count = 1 + seed % self.max_faults
         faults = draw(seed, bare.config(), self.kinds, count, FAULTS_AFTER, FAULTS_SPAN)
         return bare.with_faults(tuple(faults))

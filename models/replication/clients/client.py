@@ -124,6 +124,6 @@ class Client:
     def on_leaders(self) -> None:
         """Called after each metadata response."""
 
-    def count_partitions(self, most: int) -> int:
-        """How many of the topic's first partitions exist by the known metadata; `most` are the topic's."""
-        return sum(known.epoch >= 0 for known in self.leaders[:most])
+    def count_partitions(self) -> int:
+        """How many of the topic's partitions exist by the known metadata."""
+        return sum(known.epoch >= 0 for known in self.leaders[: self.config.partitions])

@@ -106,7 +106,7 @@ class GroupConsumer(MemberProcess):
         if not self.alive:
             return True
         is_at_rest = self._phase == STABLE and not self._needs_rejoin and not self._is_lost
-        is_at_rest = is_at_rest and self.count_partitions(self.config.partitions) == self.config.partitions
+        is_at_rest = is_at_rest and self.count_partitions() == self.config.partitions
         if self.config.has_member_epochs:  # no partition is under way to another member, and no record is being handled
             is_at_rest = is_at_rest and self._polling and all(map(self.group.has_owner, range(self.config.partitions)))
         return is_at_rest and all(ranges[p] is not None and self.position[p] >= ranges[p][1] for p in self.assigned)
@@ -182,7 +182,7 @@ class GroupConsumer(MemberProcess):
         self._last_heartbeat_response = self.loop.now
         shares = {}
         if response.members:
-            self._shared_out = self.count_partitions(self.config.partitions)
+            self._shared_out = self.count_partitions()
             shares = ASSIGNORS[self.config.strategy](self._shared_out, response.members)
         self._phase = SYNC
         self._send_request(SYNC, assignments=shares)
@@ -228,7 +228,7 @@ class GroupConsumer(MemberProcess):
 
     def on_leaders(self) -> None:
         """The group's leader joins again if the topic has more partitions (rejoinNeededOrPending)."""
-        if 0 < self._shared_out < self.count_partitions(self.config.partitions) and self._phase == STABLE:
+        if 0 < self._shared_out < self.count_partitions() and self._phase == STABLE:
             self._shared_out, self._needs_rejoin = 0, True
         super().on_leaders()
 

@@ -157,7 +157,7 @@ class PlainOutput(Producer):
         for state in self._partitions:
             state.close_batch()
         self._is_sending = False
-        self._drain(None)
+        self._drain()
         self._end_if_done()
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class Producer(Client):
         batch = state.open_batch()
         if batch is not None and config.batch_size < NEVER and self._size(batch, 1) > config.batch_size:
             batch.is_open = False
-            self._drain(None)
+            self._drain()
             batch = None
         if batch is None:
             batch = ProducerBatch(self.index, partition, number, now)
@@ -93,7 +93,7 @@ class Producer(Client):
         batch.ops.append(self._op)
         if batch.count >= config.batch_records:
             batch.is_open = False
-            self._drain(None)
+            self._drain()
 
     def _size(self, batch: ProducerBatch, more: int = 0) -> int:
         """The bytes of a batch, also with some values more."""
@@ -105,7 +105,7 @@ class Producer(Client):
 
     # --- sending
 
-    def _drain(self, _: None) -> None:
+    def _drain(self, _: None = None) -> None:
         """Send the ready batches, broker by broker, up to max.in.flight.requests.per.connection."""
         config = self.config
         blocked = list(self._connecting)
@@ -221,7 +221,7 @@ class Producer(Client):
                     batch.ambiguous = True  # a leader that resigned may have appended it
                     self.refresh()
                 self._retry(batch, error)
-        self._drain(None)
+        self._drain()
 
     def _split(self, batch: ProducerBatch) -> None:
         """Send the halves of a batch that is too large (splitAndReenqueue since 4.0; before by size, KAFKA-8350)."""
@@ -286,7 +286,7 @@ class Producer(Client):
         """The broker's response on the new connection."""
         if self._connecting.get(request.broker) is request:
             del self._connecting[request.broker]
-            self._drain(None)
+            self._drain()
 
     def on_refused(self, request: ApiVersionsRequest) -> None:
         """The broker does not run: try again later."""
@@ -328,11 +328,11 @@ class Producer(Client):
 
     def on_leaders(self) -> None:
         """Send the batches that now have a leader; choose from the partitions that the topic has now."""
-        known = self.count_partitions(self.config.partitions)
+        known = self.count_partitions()
         if known > self._known:
             self._known = known
             self._choose = PARTITIONERS[self.config.partitioner](self._rng, known, self.config.keys)
-        self._drain(None)
+        self._drain()
 
     def _tick(self, _: None) -> None:
         """Give up requests after request.timeout.ms, and records after delivery.timeout.ms."""
@@ -361,4 +361,4 @@ class Producer(Client):
                     self._expire(batch)
             if queue and self.leaders[state.number].leader == NO_LEADER:
                 self.refresh()
-        self._drain(None)
+        self._drain()

@@ -125,7 +125,7 @@ class TransactionalProducer(Producer):
             state.close_batch()
         if not self._commits:
             self._drop_unsent()
-        self._drain(None)
+        self._drain()
         self._step()
 
     def _drop_unsent(self) -> None:
@@ -234,7 +234,7 @@ class TransactionalProducer(Producer):
         else:
             self._new -= set(response.partitions)
             self._added |= set(response.partitions)
-            self._drain(None)
+            self._drain()
             self._step()
 
     def _aborted_nothing(self, response: TransactionRequest) -> bool:
