@@ -103,18 +103,17 @@ def _where(cluster: Cluster, partition: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Values `low` up to `high` of a producer."""
+    """Values `first` up to `end` of a producer."""
 
     partition: int
     producer: int
-    low: int
-    high: int
+    first: int
+    end: int
 
     def overlaps(self, other: Values | TraceEvent) -> bool:
         """Whether the other concerns one of these values."""
-        low, high = (other.low, other.high) if isinstance(other, Values) else (other.first, other.end)
         same = self.partition == other.partition and self.producer == other.producer
-        return same and low < self.high and self.low < high
+        return same and other.first < self.end and self.first < other.end
 
 
 def _values(cluster: Cluster, breach: Breach) -> list[Values]:
@@ -134,7 +133,7 @@ def _values(cluster: Cluster, breach: Breach) -> list[Values]:
                 low, high = low + batch.first - batch.base, high + batch.first - batch.base
                 known = found.get(batch.producer)
                 if known is not None:
-                    low, high = min(low, known.low), max(high, known.high)
+                    low, high = min(low, known.first), max(high, known.end)
                 found[batch.producer] = Values(partition, batch.producer, low, high)
         if found:
             return [found[producer] for producer in sorted(found)]
@@ -161,12 +160,12 @@ def _step_lines(tracer: Tracer, one: Values, where: str) -> list[Line]:
             groups.setdefault(event.step, []).append(event)
     lines: list[Line] = []
     for step, events in groups.items():
-        first, end = max(one.low, min(e.first for e in events)), min(one.high, max(e.end for e in events))
+        first, end = max(one.first, min(e.first for e in events)), min(one.end, max(e.end for e in events))
         text = step_sentence(step, one.producer, first, end)
         known = [event for event in events if event.base >= 0]
         if known:
-            starts = min(e.base + max(0, one.low - e.first) for e in known)
-            text += f" ({offsets(starts, max(e.base + min(e.end, one.high) - e.first for e in known))})"
+            starts = min(e.base + max(0, one.first - e.first) for e in known)
+            text += f" ({offsets(starts, max(e.base + min(e.end, one.end) - e.first for e in known))})"
         until = f", until {events[-1].time / 1_000_000:.3f} s" if events[-1].time > events[0].time else ""
         lines.append((events[0].time, f"{where}{text}{until}", True))
     return lines

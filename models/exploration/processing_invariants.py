@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from ..replication.cluster import Cluster
 from ..replication.copy_ledger import Copy, Source
@@ -56,19 +55,16 @@ def _breaches(cluster: Cluster, invariant: str, is_broken: Callable[[int, bool],
     found = []
     for (partition, offset), copies, is_handled in _sources(cluster):
         if is_broken(copies, is_handled):
-            sentence = _count_text(cluster.config.log_name(partition), offset, copies, is_handled)
-            found.append(Breach(invariant, cluster.loop.now, partition, sentence, offset, offset + 1))
+            have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
+            place = "past" if is_handled else "not past"
+            name = cluster.config.log_name(partition)
+            text = f"{name}@{offset} has {have}, and the group's committed offset is {place} it"
+            found.append(Breach(invariant, cluster.loop.now, partition, text, offset, offset + 1))
     return found
 
 
-class _SourceCopies(NamedTuple):
-    source: Source
-    copies: int
-    is_handled: bool  # below the committed offset
-
-
-def _sources(cluster: Cluster) -> Iterator[_SourceCopies]:
-    """The sources that consumers see."""
+def _sources(cluster: Cluster) -> Iterator[tuple[Source, int, bool]]:
+    """The sources that consumers see, the number of their copies, and whether they are below the committed offset."""
     config = cluster.config
     offsets = committed_offsets(cluster) if config.processing != "none" else None
     if offsets is None or any(cluster.leader_log(partition) is None for partition in config.copies):
@@ -79,10 +75,4 @@ def _sources(cluster: Cluster) -> Iterator[_SourceCopies]:
         for batch in committed_batches(replica.log.batches(), replica.stable_end) if replica is not None else ():
             for offset in range(batch.base, batch.end):
                 source = Source(partition, offset)
-                yield _SourceCopies(source, copies[source], offset < offsets.get(partition, 0))
-
-
-def _count_text(name: str, offset: int, copies: int, is_handled: bool) -> str:
-    have = {0: "no copy", 1: "a copy"}.get(copies, f"{copies} copies")
-    place = "past" if is_handled else "not past"
-    return f"{name}@{offset} has {have}, and the group's committed offset is {place} it"
+                yield source, copies[source], offset < offsets.get(partition, 0)
