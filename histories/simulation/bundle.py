@@ -23,6 +23,7 @@ from .truth_file import Divergence, divergence, truth
 from .zookeeper_log import EpochWording, ZookeeperWording
 
 MAX_SNAPSHOTS = 4  # in one run
+BUFFER = 1 << 20  # bytes of history.jsonl
 
 TOPIC_NAMES = ("min.insync.replicas", "unclean.leader.election.enable", "flush.messages", "flush.ms")
 RETENTION_NAMES = ("retention.ms", "retention.bytes", "segment.ms", "segment.bytes")
@@ -90,10 +91,9 @@ def write_bundle(scenario: Scenario, folder: Path) -> WrittenBundle:
         snapshots[label], divergent[label] = cluster.loop.now, found
         _write_disks(cluster, folder / "snapshots" / label / "brokers")
 
-    with (folder / "history.jsonl").open("w", encoding="ascii", newline="\n") as out:
+    with (folder / "history.jsonl").open("wb", buffering=BUFFER) as out:
         recorder = Recorder(out, config)
         cluster = scenario.run(recorder, write_logs, snapshot, prepare)
-        recorder.flush()
     for log in logs:
         log.close()
     _write_disks(cluster, brokers)
