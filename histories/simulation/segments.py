@@ -1,20 +1,19 @@
 """Segment files as brokers write them: record batches (format 2), or message sets (format 1) before 0.11.
 
-Format 2 goes through aiokafka's builder, which makes the records and their CRC32C in C; leader epoch and
-base offset lie outside the CRC and are written over its header. Format 1 is a few lines of struct. The
-layout is that of https://kafka.apache.org/documentation/#messageformat.
+Both are made by aiokafka's builders. Leader epoch and base offset of format 2 lie outside the CRC and are written over
+its header. The layout is that of https://kafka.apache.org/documentation/#messageformat.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from ...models.replication.config import Config
@@ -94,15 +93,11 @@ def _marker(batch: Batch) -> tuple[bytes, bytes]:
 
 def message_set(batch: Batch, content: Content) -> bytes:
     """The same records as single messages, magic 1, CreateTime."""
-    found: list[bytes] = []
+    builder = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 30)
     timestamp = epoch_ms(batch.time)
     for index in batch.remaining():
-        key, text = content(batch, index)
-        # magic, attributes, timestamp, key (length -1: none), value
-        head = struct.pack(">bbqi", 1, 0, timestamp, -1 if key is None else len(key)) + (key or b"")
-        body = head + struct.pack(">i", -1 if text is None else len(text)) + (text or b"")
-        found.append(struct.pack(">qiI", batch.base + index, len(body) + 4, zlib.crc32(body)) + body)
-    return b"".join(found)
+        builder.append(batch.base + index, timestamp, *content(batch, index))
+    return bytes(builder.build())
 
 
 def segments(log: ReplicaLog, content: Content, magic: int, limits: Limits) -> Iterator[tuple[int, bytes]]:
