@@ -38,7 +38,8 @@ from .events import Listener
 from .ledger import Ledger
 from .network import FIRST_CLIENT, FIRST_CONTROLLER, QUORUM, Network
 from .partition_state import NO_LEADER, PartitionState
-from .ports import NO_HISTORY, History, Inbox, OffsetRange
+from .ports import NO_HISTORY, History, OffsetRange
+from .requests import Callback
 from .rules import Rules
 from .storage.replica_log import ReplicaLog
 
@@ -81,7 +82,7 @@ class Cluster:
             config.logs, self.loop, self.quorum.states, self.logs_of, lambda broker: calls[broker].is_responsive()
         )
         self.ledger.transaction_listener = self.transactions.on_appended
-        self.inboxes: dict[int, Inbox] = {}  # where requests arrive; a tracer may listen there
+        self.inboxes: dict[int, Callback] = {}  # where requests arrive; a tracer may listen there
         shared = SharedParts(
             network=self.network,
             inboxes=self.inboxes,

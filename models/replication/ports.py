@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from .config import Config
-from .partition_state import PartitionState
 from .producer_batch import ProducerBatch
 from .storage.batches import Batch
 from .storage.replica_log import ReplicaLog
 
-Inbox = Callable[[Any], None]  # where a request arrives at a broker
-Inboxes = Mapping[int, Inbox]  # by broker
+Inboxes = Mapping[int, Callable[[Any], None]]  # by broker: where requests arrive
 
 
 class FollowerView(Protocol):
@@ -49,8 +47,6 @@ class ReplicaView(Protocol):
         """The followers that the high watermark waits for."""
 
 
-# Called with every change of a partition that the quorum stored: the partition, its state before, and after.
-OnStored = Callable[[int, PartitionState, PartitionState], None]
 AppendListener = Callable[[ProducerBatch], None]  # called with every batch that a leader appended
 
 Records = list[tuple[int, Batch]]  # partition and records, as a poll returns them

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..config import Config
 from ..network import Network
-from ..ports import Inbox
 from ..requests import Callback, Request
 from ..rules import Rules
 from .process import Process
@@ -41,7 +40,7 @@ class BrokerPart:
         self,
         kind: Callable[..., AnyRequest],
         target: int,
-        inbox: Inbox,
+        inbox: Callback,
         reply: Callback,
         on_closed: Callback,
         *content: Any,

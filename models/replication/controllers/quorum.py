@@ -8,19 +8,20 @@ controllers and the metadata log ensure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..config import MS, NEVER, Config
 from ..events import ClusterEvent, Listener
 from ..network import FIRST_CONTROLLER, QUORUM, Network
 from ..partition_state import ABSENT, PartitionState
-from ..ports import OnStored
 from ..requests import AlterIsrRequest
 from ..rules import Rules, Vote, VoteOf
 from .controller import BrokerCalls, Controller
 
 TICK = 100 * MS
+# Called with every change of a partition that the quorum stored: the partition, its state before, and after.
+OnStored = Callable[[int, PartitionState, PartitionState], None]
 
 
 class Quorum:
