@@ -176,7 +176,8 @@ class Consumer(Client):
         for partition, batch in records:
             ledger.on_polled(self.name, partition, batch)
         if not records and not self.goal and not self._has_gaps:
-            ledger.on_empty_poll(self.name, self._own_positions(), self._poll_acknowledged)
+            own = {partition: self.position[partition] for partition in self.assigned}
+            ledger.on_empty_poll(self.name, own, self._poll_acknowledged)
         self._history.polled(self.head(self._poll_op), records)
         self.under_way = records
         if self.goal and all(self.position[p] >= end for p, end in self.goal.items()):
@@ -185,10 +186,6 @@ class Consumer(Client):
             return
         self._fetch()
         self._after_poll(records)
-
-    def _own_positions(self) -> dict[int, int]:
-        """The positions in the partitions that it reads."""
-        return self.position
 
     def _after_poll(self, records: Records) -> None:
         """Commit and handle, in the order that the application chose."""

@@ -131,9 +131,6 @@ class GroupConsumer(MemberProcess):
         elif self._phase in ("", STABLE):
             self._rejoin()
 
-    def _own_positions(self) -> dict[int, int]:
-        return {partition: self.position[partition] for partition in self.assigned}
-
     def _after_poll(self, records: Records) -> None:
         """Commit and handle, in the order that the application chose; a commit is synchronous."""
         if not records:

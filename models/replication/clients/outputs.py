@@ -45,7 +45,6 @@ class Owner:
     loop: Timer
     next_op: Callable[[], int]
     on_idle: Callable[[str], None]  # called with ok, fail or info after each work, and with "" at the beginning
-    next_values: list[int]  # by partition; values stay unique over all instances
 
 
 class TransactionalOutput(TransactionalProducer):

@@ -31,7 +31,8 @@ class Processor(GroupConsumer):
         super().__init__(parts, group)
         self._copies = copies
         self._make_output = make_output
-        self._owner = Owner(self.name, self.loop, self.next_op, self._on_idle, [0] * self.config.data_partitions)
+        self._owner = Owner(self.name, self.loop, self.next_op, self._on_idle)
+        self._next_values = [0] * self.config.data_partitions  # by partition; they stay unique over all outputs
         self._output: Output | None = None
         self._is_starting = False
         self._polled: Records = []  # being copied
@@ -71,7 +72,7 @@ class Processor(GroupConsumer):
         if not self._is_running(incarnation):
             return
         assert self._output is not None
-        copies, numbers, sources = self.config.copies, self._owner.next_values, self._copies
+        copies, numbers, sources = self.config.copies, self._next_values, self._copies
         plan: list[SentValue] = []
         for source, batch in self._polled:
             for offset in self._offsets_to_copy(source, batch):

@@ -92,7 +92,8 @@ class TransactionalProducer(Producer):
         plan: list[SentValue] = []
         for _ in range(min(config.transaction_records, self.ops - self.generated)):
             self.generated += 1
-            plan.append(self._next(int(self._rng.random() * config.partitions)))
+            partition = int(self._rng.random() * config.partitions)
+            plan.append(SentValue(partition, self._partitions[partition].take_value()))
         self._open(plan, commits, self._op + 1)
 
     def _open(self, plan: list[SentValue], commits: bool, op: int) -> None:
@@ -106,9 +107,6 @@ class TransactionalProducer(Producer):
     def _commit_at(self) -> dict[int, int]:
         """The offsets that the transaction commits; this application reads nothing."""
         return {}
-
-    def _next(self, partition: int) -> SentValue:
-        return SentValue(partition, self._partitions[partition].take_value())
 
     def _send_value(self, sent: SentValue) -> None:
         assert self._transaction is not None
