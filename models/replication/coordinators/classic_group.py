@@ -70,8 +70,8 @@ class ClassicGroup(GroupMembers):
             self._group.generation, self._leader = record.generation, record.member
             self._last_assignment, self._group.empty_since = record.assignment, record.time
 
-    def begin_sessions(self, now: int) -> int:
-        session = now + self._config.group_session
+    def begin_sessions(self) -> int:
+        session = self._process.loop.now + self._config.group_session
         self._members = {
             each.name: Member(each.client, Claim(each.partitions), session, assignment=each.partitions)
             for each in self._last_assignment
@@ -286,7 +286,7 @@ class ClassicGroup(GroupMembers):
     def is_empty(self) -> bool:
         return self._state == EMPTY
 
-    def delete_group(self, now: int) -> list[GroupRecord]:  # noqa: ARG002
+    def delete_group(self) -> list[GroupRecord]:
         self._state, self._group.generation, self._leader = DEAD, 0, ""
         return self.tombstones()
 
@@ -328,7 +328,7 @@ class ClassicGroup(GroupMembers):
         """Take the members of a group of KIP-848's protocol. Returns the group's record."""
         self._last_assignment = tuple(sorted(assigned))
         self._leader = self._last_assignment[0].name
-        self.begin_sessions(self._process.loop.now)
+        self.begin_sessions()
         return self._record({each.name: each.partitions for each in assigned})
 
     def _drop_member(self, name: str) -> None:

@@ -98,9 +98,9 @@ class ConsumerGroup(GroupMembers):
             is_revoking = record.current.state == UNREVOKED and record.current.epoch != AWAY
             member.revoke_by = now + self._config.max_poll_interval if is_revoking else NEVER
 
-    def begin_sessions(self, now: int) -> int:
+    def begin_sessions(self) -> int:
         for member in self._members.values():
-            member.deadline = now + self._session_of(member.client)
+            member.deadline = self._process.loop.now + self._session_of(member.client)
         self._changed_at = self._group.log_end
         self._wait(None)
         return len(self._members)
@@ -286,10 +286,11 @@ class ConsumerGroup(GroupMembers):
     def is_empty(self) -> bool:
         return not self._members
 
-    def delete_group(self, now: int) -> list[GroupRecord]:
+    def delete_group(self) -> list[GroupRecord]:
         self._group.generation = self._target_epoch = 0
-        return self.tombstones(now)
+        return self.tombstones()
 
-    def tombstones(self, now: int) -> list[GroupRecord]:
+    def tombstones(self) -> list[GroupRecord]:
         """The records that remove the group without members."""
+        now = self._process.loop.now
         return [EpochRecord(0, time=now, is_tombstone=True, of_target=each) for each in (True, False)]

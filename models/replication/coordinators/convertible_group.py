@@ -85,7 +85,7 @@ class ConvertibleGroup(GroupCoordinator):
         if is_joining and isinstance(members, MixedGroup) and members.is_empty():
             end = self.log_end
             if self.generation:
-                self.write(members.tombstones(self._process.loop.now), lambda *_: None)
+                self.write(members.tombstones(), lambda *_: None)
                 if self.log_end == end:
                     self.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
                     return

@@ -61,9 +61,8 @@ class GroupCoordinator(Group):
         self.members.replay(record)
 
     def _on_loaded(self) -> None:
-        now = self._process.loop.now
-        self._due_expiry = now + self._config.offsets_check
-        members = self.members.begin_sessions(now)
+        self._due_expiry = self._process.loop.now + self._config.offsets_check
+        members = self.members.begin_sessions()
         self._process.report("group-loaded", self.generation, members, self._offsets.committed())
 
     # --- requests
@@ -173,7 +172,7 @@ class GroupCoordinator(Group):
         is_dead = is_empty and self.generation > 0 and not self._offsets.committed()
         if is_dead:
             self.ledger.deaths += 1
-            records += self.members.delete_group(now)
+            records += self.members.delete_group()
         if records:
             self._process.report("offsets-expired", tuple(gone), is_dead)
             self._write(records, lambda *_: None)

@@ -61,7 +61,7 @@ class GroupMembers(ABC):
         """Load a record that has no offset."""
 
     @abstractmethod
-    def begin_sessions(self, now: int) -> int:
+    def begin_sessions(self) -> int:
         """Begin the sessions of the replayed members. Returns the number of members."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class GroupMembers(ABC):
         """Whether the group exists without members."""
 
     @abstractmethod
-    def delete_group(self, now: int) -> list[GroupRecord]:
+    def delete_group(self) -> list[GroupRecord]:
         """Remove the group. Returns the records of that."""
 
     @abstractmethod

@@ -214,7 +214,7 @@ class MixedGroup(ConsumerGroup):
         def of_each(kind: type[GroupRecord]) -> list[GroupRecord]:
             return [kind(0, name, time=now, is_tombstone=True) for name in names]
 
-        of_target, of_group = self.tombstones(now)
+        of_target, of_group = self.tombstones()
         return [*of_each(CurrentRecord), *of_each(TargetRecord), of_target, *of_each(MemberRecord), of_group]
 
     def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
