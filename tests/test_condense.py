@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.partitions.foreign_clock import HOUR_NS
 from logjudge.analysis.results import Results
 from logjudge.analysis.screening.clocks import LastTimes, clocks_of, has_other_unit, was_set_back
-from logjudge.analysis.screening.retained import Others
+from logjudge.analysis.screening.retained import OtherRows
 from logjudge.histories.bundle import Run, open_run
 from logjudge.histories.tables import MIN_INT64
 from notation import parse
@@ -40,8 +41,8 @@ def compare(run: Run, offsets: int = RECORDS, plain: Results | None = None) -> i
     left_out: list[int] = []
     add = local.with_others
 
-    def with_others(summary: dict[str, Any], others: Others) -> dict[str, Any]:
-        left_out.append(sum(part.counts["sends"] for part in others.parts))
+    def with_others(summary: dict[str, Any], others: Sequence[OtherRows]) -> dict[str, Any]:
+        left_out.append(sum(part.counts["sends"] for part in others))
         return add(summary, others)
 
     plain = plain or judged(run, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -23,7 +23,7 @@ from ..run_rules import judge_pieces, judge_whole_run
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
-from ..screening.retained import Condensed, Others, condense_range, together, with_others
+from ..screening.retained import Condensed, OtherRows, condense_range, together, with_others
 from ..screening.screen import as_small, screen_batch
 from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
@@ -132,15 +132,14 @@ def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     gathered = gather(run, progress)
     results, units, common = gathered.results, gathered.units, gathered.common
     unproved = screen_small(gathered)
-    condensed: dict[Unit, Others] = {}
+    condensed: dict[Unit, Sequence[OtherRows]] = {}
     for unit, proof, ranges, rest in _prove_large(units, common, progress):
         if proof.summary is not None:
             results.add_summaries([proof.summary])
             units.drop(unit)
             continue
         unproved[unit] = proof.unproved
-        if (others := _condense(units, unit, ranges, rest, proof.unproved, common)) is not None:
-            condensed[unit] = others
+        condensed[unit] = _condense(units, unit, ranges, rest, proof.unproved, common)
     judge_units(gathered, unproved, condensed, progress)
     return results
 
@@ -161,7 +160,10 @@ def screen_small(gathered: Gathered) -> dict[Unit, Collection[str]]:
 
 
 def judge_units(
-    gathered: Gathered, unproved: Mapping[Unit, Collection[str]], condensed: Mapping[Unit, Others], progress: Progress
+    gathered: Gathered,
+    unproved: Mapping[Unit, Collection[str]],
+    condensed: Mapping[Unit, Sequence[OtherRows]],
+    progress: Progress,
 ) -> None:
     """Judges all units of a run, and adds findings and summaries to its results.
 
@@ -178,7 +180,7 @@ def judge_units(
         judged = judge_unit(*unit, units.pop(unit), common, map_within, unproved.get(unit))
         while judged.dependencies:  # those of a large unit would wait in memory for the other units that are judged
             between.add(judged.dependencies.pop())
-        return _with_others(judged, condensed.get(unit))
+        return _with_others(judged, condensed.get(unit, ()))
 
     for done, judged in enumerate(map_units(judge, order)):
         progress("judging", done, len(order), "partitions")
@@ -198,7 +200,7 @@ def judge_stored(
     unit: Unit,
     common: Common,
     unproved: Collection[str] | None = None,
-    others: Others | None = None,
+    others: Sequence[OtherRows] = (),
 ) -> Judged:
     """Judges the only unit of a store in this thread. Its ranges first prove a large unit, unless `unproved` is given.
 
@@ -211,16 +213,14 @@ def judge_stored(
             unproved = proof.unproved
             others = _condense(units, unit, ranges, rest, unproved, common)
     tables = units.pop(unit)
-    if others is not None:
+    if others:
         tables = {name: [rows] for name, rows in together([tables]).items()}
     return _with_others(judge_unit(*unit, tables, common, unproved=unproved), others)
 
 
-def _with_others(judged: Judged, others: Others | None) -> Judged:
-    """The judgement of a condensed unit, with its other rows in the summary."""
-    if others is None:
-        return judged
-    return replace(judged, summaries=[with_others(one, others) for one in judged.summaries])
+def _with_others(judged: Judged, others: Sequence[OtherRows]) -> Judged:
+    """The judgement of a unit, with the other rows of a condensed one in the summary."""
+    return replace(judged, summaries=[with_others(one, others) for one in judged.summaries]) if others else judged
 
 
 def _prove_large(
@@ -277,11 +277,14 @@ def _condense(
     rest: Rows,
     unproved: Collection[str],
     common: Common,
-) -> Others | None:
-    """Replaces the rows of a unit by those from which the rules judge it; None if they need all rows."""
+) -> Sequence[OtherRows]:
+    """Replaces the rows of a unit by those from which the rules judge it, unless they need all rows.
+
+    Returns what the other rows of each range add to the summary.
+    """
     borders = borders_of(unit.topic, ranges, rest, unproved, common)
     if borders is None:
-        return None
+        return ()
 
     def suspects(number: int) -> Suspects | None:
         return suspects_of_range(units.tables_in_range(unit, number), rest, number, unit.topic, borders, common)
@@ -289,7 +292,7 @@ def _condense(
     found = dict(zip(ranges, on_all_cores(suspects, ranges), strict=True))
     wanted = wanted_of(found, borders)
     if wanted is None:
-        return None
+        return ()
 
     def retained(number: int) -> Condensed:
         return condense_range(units.tables_in_range(unit, number), number, wanted, common)
@@ -299,7 +302,7 @@ def _condense(
     units.drop(unit)
     for name, rows in tables.items():
         units.add(unit, name, rows)
-    return Others([part.others for part in parts], wanted.latency)
+    return [part.others for part in parts]
 
 
 def gather(run: Run, progress: Progress = lambda *_: None, offset: int | None = None) -> Gathered:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -182,11 +181,12 @@ def _open_polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> Opera
     polls = context.filter(kind="poll").select("process", "invoked").drop_nulls().unique()
     if len(polls) > MAX_POLLS:
         return None
-    read: dict[str, dict[int, ReadTime]] = defaultdict(dict)
+    read: dict[str, dict[int, RunOfReads]] = defaultdict(dict)  # by process and range: from its first run to its last
     for number, fact in facts.items():
         for run in fact.runs:
             known = read[run.process].get(number, run)
-            read[run.process][number] = ReadTime(min(known.began, run.began), max(known.ended, run.ended))
+            began, ended = min(known.began, run.began), max(known.ended, run.ended)
+            read[run.process][number] = known._replace(began=began, ended=ended)
     found: Operations = defaultdict(list)
     for process, invoked in polls.iter_rows():
         key = OrderKey(invoked, MAX_INT64, MAX_INT64)
@@ -195,21 +195,12 @@ def _open_polls(facts: Mapping[int, RangeFacts], context: pl.DataFrame) -> Opera
     return dict(found)
 
 
-class ReadTime(NamedTuple):
-    """When a process read in a range."""
-
-    began: OrderKey
-    ended: OrderKey
-
-
-def _neighbouring_ranges(times: Mapping[int, ReadTime], key: OrderKey) -> set[int]:
+def _neighbouring_ranges(runs: Mapping[int, RunOfReads], key: OrderKey) -> set[int]:
     """The ranges that were read at a key, last before it, or first after it."""
-    found = {number for number, time in times.items() if time.began <= key <= time.ended}
-    before = [(time.ended, number) for number, time in times.items() if time.ended < key]
-    after = [(time.began, number) for number, time in times.items() if time.began > key]
-    found |= {max(before)[1]} if before else set()
-    found |= {min(after)[1]} if after else set()
-    return found
+    found = {number for number, run in runs.items() if run.began <= key <= run.ended}
+    before = [(run.ended, number) for number, run in runs.items() if run.ended < key]
+    after = [(run.began, number) for number, run in runs.items() if run.began > key]
+    return found.union(number for _, number in (*sorted(before)[-1:], *sorted(after)[:1]))
 
 
 def wanted_of(found: Mapping[int, Suspects | None], borders: Borders) -> Wanted | None:

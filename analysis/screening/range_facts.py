@@ -146,7 +146,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
 
     `rest` are the rows of the partition without an offset, and its marks.
     """
-    settings, context, rows = common.settings, common.context, rows_of(tables)
+    settings, rows = common.settings, rows_of(tables)
     first, end = number * settings.range_offsets, (number + 1) * settings.range_offsets
     sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
     reads = by_time(rows.reads)
@@ -166,7 +166,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
         POLLS: runs is not None,
         GROUPS: ends_are_known(commits, known.offsets + 1, known.times),
     }
-    is_final = are_final(reads, last_heal(context), settings)
+    is_final = are_final(reads, last_heal(common.context), settings)
     in_final = np.zeros(len(sends), np.bool_)
     in_final[matched.entry[is_final & (matched.entry >= 0)]] = True
     unread = sends["offset"].filter(pl.Series(matched.first_read == MAX_INT64))
@@ -178,7 +178,7 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
         sent_by=sent_by,
         runs=runs or [],
         found=found["value"].to_list(),
-        unhandled=_first_unhandled(rows, found, rest, context, settings),
+        unhandled=_first_unhandled(rows, found, rest, common),
         unread=_extent(unread),
         in_final=bool(in_final.all()),
         final=_read_until(reads.filter(pl.Series(is_final))),
@@ -192,15 +192,13 @@ def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> Hash
     return HashedFacts(facts, np.sort(sends["value"].hash().to_numpy()))
 
 
-def _first_unhandled(
-    rows: Rows, found: pl.DataFrame, rest: Rows, context: pl.DataFrame, settings: Settings
-) -> list[Unhandled]:
-    groups = groups_of(as_one_partition(rest.marks), settings)
+def _first_unhandled(rows: Rows, found: pl.DataFrame, rest: Rows, common: Common) -> list[Unhandled]:
+    groups = groups_of(as_one_partition(rest.marks), common.settings)
     if not len(groups):
         return []
     placed = as_one_partition(pl.concat([frame.select("offset", "value") for frame in (rows.sends, found)]))
     reads, marks = as_one_partition(rows.reads), as_one_partition(rows.marks)
-    unhandled = unhandled_records(groups, placed, reads, marks, context, settings)
+    unhandled = unhandled_records(groups, placed, reads, marks, common.context, common.settings)
     return [Unhandled(*row) for row in unhandled.group_by("group").agg(pl.col("offset").min()).iter_rows()]
 
 

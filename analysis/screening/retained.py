@@ -44,13 +44,7 @@ class OtherRows(NamedTuple):
 
     counts: dict[str, int]
     figures: dict[str, Any] | None
-
-
-class Others(NamedTuple):
-    """What the rows of a partition that are not retained add to its summary."""
-
-    parts: list[OtherRows]
-    latency: float | None  # the lower quartile (ns) of all rows
+    latency: float | None  # the lower quartile (ns) of all rows of the partition
 
 
 class Condensed(NamedTuple):
@@ -76,7 +70,8 @@ def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) 
     again = handled_again(left.marks, common.settings)
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}
     figures = plain_figures_of(left, cells.first_read[cells.cell_of_send[~of_send.to_numpy()]])
-    return Condensed({name: frames for name, frames in retained.items() if len(frames[0])}, OtherRows(counts, figures))
+    filled = {name: frames for name, frames in retained.items() if len(frames[0])}
+    return Condensed(filled, OtherRows(counts, figures, wanted.latency))
 
 
 def together(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
@@ -172,9 +167,9 @@ def _positions_after(cells: Cells, keep: Mask) -> pl.DataFrame:
     return steps.filter(~pl.col("is_retained") & is_last).select("process", *ORDER, "position")
 
 
-def with_others(summary: dict[str, Any], left: Others) -> dict[str, Any]:
-    """The summary of a condensed partition, with the counts and figures of the rows that were not retained."""
-    parts, latency = left
+def with_others(summary: dict[str, Any], parts: Sequence[OtherRows]) -> dict[str, Any]:
+    """The summary of a condensed partition, with the counts and figures of the rows that its ranges did not retain."""
+    latency = parts[0].latency
     sends, reads, again = (sum(part.counts[name] for part in parts) for name in ("sends", "reads", "handled_again"))
     added = {"sends": sends, "acknowledged": sends, "reads": reads, "records": sends + reads}
     counts = {name: number + added.get(name, 0) for name, number in summary["counts"].items()}

@@ -22,7 +22,7 @@ from ...partitions.unit import Tables
 from ...results import to_frame
 from ...rules.cycles import find_cycles
 from ...run_rules import judge_whole_run
-from ...screening.retained import OtherRows, Others
+from ...screening.retained import OtherRows
 from ...screening.screen import as_small, screen_batch
 from ..local import judge_stored
 from ..store import ObservationStore
@@ -73,7 +73,7 @@ class _Blocks:
     shared: Tables = field(default_factory=dict)  # of the run
     packed: dict[Unit, list[tuple[str, bytes]]] = field(default_factory=dict)  # of large ones, unpacked to be judged
     unproved: dict[Unit, Collection[str]] = field(default_factory=dict)  # the rules that must judge a large one
-    others: dict[Unit, list[tuple[OtherRows, float | None]]] = field(default_factory=dict)  # of condensed ones
+    others: dict[Unit, list[OtherRows]] = field(default_factory=dict)  # of condensed ones
 
 
 def _by_kind(batches: Iterator[pa.RecordBatch]) -> _Blocks:
@@ -115,9 +115,7 @@ def _judge_batch(blocks: _Blocks, settings: Settings) -> Iterator[Row]:
                 store.add(unit, name, frame)
         for name, payload in packed:
             store.add(unit, name, unpack(payload))
-        parts = blocks.others.get(unit)
-        others = Others([rows for rows, _ in parts], parts[0][1]) if parts else None
-        judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), others)
+        judged = in_pool(judge_stored, store, unit, common, unproved.get(unit), blocks.others.get(unit, ()))
         yield from _blocks_of(judged, settings)
 
 

@@ -143,17 +143,15 @@ def _make_prove(settings: Settings) -> Callable[..., Iterator[pa.RecordBatch]]:
 
     def prove(key: tuple[pa.Scalar, ...], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         topic, partition = (value.as_py() for value in key)
-        yield from to_batches(_prove_partition(Unit(topic, partition), *_partition_of(batches, settings), settings))
+        yield from to_batches(_prove_partition(Unit(topic, partition), *_partition_of(batches, settings)))
 
     return prove
 
 
-def _prove_partition(
-    unit: Unit, facts: Mapping[int, HashedFacts], rest: Rows, common: Common, settings: Settings
-) -> Iterator[Row]:
-    unproved = [*chosen_rules(settings)]
+def _prove_partition(unit: Unit, facts: Mapping[int, HashedFacts], rest: Rows, common: Common) -> Iterator[Row]:
+    unproved = [*chosen_rules(common.settings)]
     if can_be_proved(unit.topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), common):
-        empty = {*ranges_of(facts, rest, settings)} - {*facts}
+        empty = {*ranges_of(facts, rest, common.settings)} - {*facts}
         every = {**facts, **{number: range_facts({}, rest, number, common) for number in empty}}
         ranges = dict(sorted(every.items()))
         proof = proof_of(*unit, [*ranges.values()], rest, common)
@@ -207,5 +205,4 @@ def _condense_blocks(settings: Settings, wanted: Mapping[Unit, Wanted], batches:
         part = condense_range(tables, number, wanted[unit], common)
         named = [(name, rows) for name, frames in part.tables.items() for rows in frames]
         yield from to_batches(("condensed", *unit, name, number, pack(rows)) for name, rows in named)
-        others = pickle.dumps((part.others, wanted[unit].latency))
-        yield from to_batches([("others", *unit, "", number, others)])
+        yield from to_batches([("others", *unit, "", number, pickle.dumps(part.others))])
