@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import polars as pl
 import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.files import BLOCK_BYTES, Block, Split, blocks
 from .blocks import rows_in, schema_of, to_batches
-from .fetching import by_split, line_blocks, text_of
+from .fetching import by_split, line_blocks, text_of, with_line_feed
 from .plan import one_each, splits_of, tasks_of
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def read_splits(session: SparkSession, run: Run, parse: Parse, block_bytes: int 
 
     def read_lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for (path, start, _), runs in by_split(batches):
-            rows = parse(known[path, start], line_blocks(map(pl.Series, runs), block_bytes))
+            rows = parse(known[path, start], line_blocks(map(with_line_feed, runs), block_bytes))
             yield from to_batches(rows, SCHEMA)
 
     if not run.uri:

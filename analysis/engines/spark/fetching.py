@@ -139,7 +139,7 @@ def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings
 def _parse_runs(settings: Settings, known: dict[tuple[str, int], tuple[int, str]], batches: Batches) -> Batches:
     for (path, start, _), runs in by_split(batches):
         number, reader = known[path, start]
-        parsed = parse_blocks(reader, path, line_blocks(map(pl.Series, runs)))
+        parsed = parse_blocks(reader, path, line_blocks(map(with_line_feed, runs)))
         named = ((str(number), parts) for parts in pair_and_observe(number, parsed, settings))
         yield from blocks_of_parts(named, first_number(number))
 
@@ -147,7 +147,7 @@ def _parse_runs(settings: Settings, known: dict[tuple[str, int], tuple[int, str]
 def _pack(known: Mapping[str, Split], tasks: int, block_bytes: int, batches: Batches) -> Batches:
     """TEXT_BLOCK rows of the lines of compressed files, which Spark decompresses."""
     for (path, _, _), runs in by_split(batches):
-        found = line_blocks(map(pl.Series, runs), block_bytes)
+        found = line_blocks(map(with_line_feed, runs), block_bytes)
         yield from text_blocks.packed_rows(known[path], found, tasks)
 
 
@@ -175,17 +175,17 @@ def by_split(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Place, Iterato
         yield place._replace(path=unquote(place.path)), map(itemgetter(1), group)
 
 
-def line_blocks(runs: Iterator[pl.Series], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Joins runs of lines into blocks of about `block_bytes`."""
-    first_line, lines, size = 0, list[bytes](), 0
+def line_blocks(runs: Iterable[bytes], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Joins runs of whole lines into blocks of about `block_bytes`."""
+    first_line, data = 0, bytearray()
     for run in runs:
-        lines += run.to_list()
-        size += int(run.bin.size().sum())
-        if size >= block_bytes:
-            yield Block(first_line, b"\n".join(lines) + b"\n")
-            first_line, lines, size = first_line + len(lines), [], 0
-    if lines:
-        yield Block(first_line, b"\n".join(lines) + b"\n")
+        data += run
+        if len(data) >= block_bytes:
+            block = Block(first_line, bytes(data))
+            yield block
+            first_line, data = first_line + block.lines, bytearray()
+    if data:
+        yield Block(first_line, bytes(data))
 
 
 def with_line_feed(lines: pa.Array) -> bytes:

@@ -5,7 +5,7 @@ Row n of the frame, in the order of `collect`, is line n of its history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.config_check import check_config
 from ....histories.errors import UsageError
 from ....histories.event_frames import SOURCE, check_columns, json_lines
-from ....histories.files import TEXT_BLOCK_BYTES, Block, Split
+from ....histories.files import TEXT_BLOCK_BYTES, Split
 from ....histories.parsing import parse_blocks
 from ....histories.settings import Settings
 from ....histories.tables import EVENTS
 from ...stages import pair_and_observe
 from .blocks import BLOCK, Batches, blocks_of_parts, first_number
+from .fetching import line_blocks
 
 if TYPE_CHECKING:
     from pyspark import Accumulator
@@ -65,19 +65,7 @@ def _parse_partition(settings: Settings, lines: Accumulator[int] | None, block_b
     if first is None:
         return
     number = first.column(_SPLIT)[0].as_py()
-    blocks = _blocks(chain([first], filled), block_bytes)
+    rows = (pl.DataFrame(batch.drop_columns([_SPLIT])) for batch in chain([first], filled))
+    blocks = line_blocks(map(json_lines, rows), block_bytes)
     found = pair_and_observe(number, parse_blocks("native", SOURCE, blocks), settings)
     yield from blocks_of_parts(((str(number), parts) for parts in found), first_number(number), lines)
-
-
-def _blocks(batches: Iterable[pa.RecordBatch], block_bytes: int) -> Iterator[Block]:
-    """The rows as blocks of JSON lines, of about `block_bytes`."""
-    first_line, rows, data = 0, 0, bytearray()
-    for batch in batches:
-        data += json_lines(pl.DataFrame(batch.drop_columns([_SPLIT])))
-        rows += batch.num_rows
-        if len(data) >= block_bytes:
-            yield Block(first_line, bytes(data))
-            first_line, rows, data = first_line + rows, 0, bytearray()
-    if rows:
-        yield Block(first_line, bytes(data))
