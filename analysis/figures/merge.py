@@ -146,7 +146,8 @@ def merge_figures(
     unplaced = _merge_unplaced(ordered)
     faults, faults_left_out = fault_bands(context)
     figures = [summary["figures"] for summary in dated]
-    bins, span = _common_bins(figures, unplaced, faults)
+    times = [(time, time) for band in faults for time in (band["from"], band["to"]) if time is not None]
+    bins, span = common_bins([*figures, *unplaced], times)
     # The figures of many small partitions are one sum: it has the number of `partitions` (screening/summaries.py).
     worst = sorted((summary for summary in dated if "partitions" not in summary["figures"]), key=badness)
     undated = [summary for summary in ordered if not summary["figures"]["bins"]]
@@ -202,18 +203,17 @@ def _merge_unplaced(ordered: list[Record]) -> list[Record]:
     return list(by_topic.values())
 
 
-def _common_bins(figures: list[Record], unplaced: list[Record], faults: list[Record]) -> tuple[Bins, tuple[int, int]]:
-    spans = [tuple(record["span"]) for record in figures]
-    own = [bins_of(record["bins"]) for record in [*figures, *unplaced]]
-    for record in unplaced:
+def common_bins(figures: Iterable[Record], spans: Iterable[tuple[int, int]] = ()) -> tuple[Bins, tuple[int, int]]:
+    """The bins of several figures together, and the span (ns) of these and of other `spans`."""
+    every, shift = [*spans], 0
+    for record in figures:
         bins = bins_of(record["bins"])
-        spans.append((bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1))
-    for band in faults:
-        spans += [(time, time) for time in (band["from"], band["to"]) if time is not None]
-    if not spans:
+        whole = bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1
+        every.append(record.get("span", whole))  # sends without a partition have bins alone
+        shift = max(shift, bins.shift)
+    if not every:
         return Bins(0, 0, 1), (0, 0)
-    start, end = min(low for low, _ in spans), max(high for _, high in spans)
-    shift = max((bins.shift for bins in own), default=0)
+    start, end = min(low for low, _ in every), max(high for _, high in every)
     return bins_over(start, end, shift), (start, end)
 
 

@@ -18,11 +18,9 @@ from ...histories.tables import MIN_INT64
 from ..batches import Unit
 from ..engines.store import ObservationStore
 from ..extremes import greatest
-from ..figures.merge import latency_of, series_of
-from ..figures.series import bins_of, bins_over
+from ..figures.merge import common_bins, latency_of, series_of
 from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END
-from ..partitions.unit import Tables
 from ..screening.groups import group_of, groups_of, handlers_of
 from ..screening.range_facts import (
     SAMPLE,
@@ -35,9 +33,8 @@ from ..screening.range_facts import (
     SentBy,
     Unhandled,
     as_one_partition,
-    rows_of,
 )
-from ..screening.ranges import in_order_of_time
+from ..screening.ranges import Proof, in_order_of_time
 from .key_set import KeySet, keys_of
 
 LATENESS_NS = 10_000_000_000  # marks are dropped when they are older, as events of other processes may come later
@@ -84,31 +81,36 @@ def contradicts(closed: Closed, sent: pl.Series, rest: Rows, common: Common) -> 
     )
 
 
-class ProvedPartition(NamedTuple):
-    """A partition that its ranges prove, with the stored rows of all partitions."""
+class Proved(NamedTuple):
+    """The proof of a partition, and the facts from which it follows."""
 
-    units: ObservationStore
-    unit: Unit
-    facts: Mapping[int, RangeFacts]  # by range
-    tables: Tables  # its rows without a range
+    proof: Proof
     closed: Closed | None  # by earlier calls
+    facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed
+    rest: Rows
+    undecided: frozenset[str]  # rules that cannot decide before the end of the run
 
 
 def close_ranges(
-    proved: ProvedPartition, open_values: Collection[str], max_ranges: int, common: Common
-) -> tuple[Closed, Tables] | None:
-    """The closed offsets of a proved partition, and the rows without a range that the next call needs; None: nothing.
+    units: ObservationStore,
+    unit: Unit,
+    proved: Proved,
+    open_values: Collection[str],
+    max_ranges: int,
+    common: Common,
+) -> tuple[Closed, pl.DataFrame] | None:
+    """The closed offsets of a proved partition, and the marks that the next call needs; None: nothing is closed.
 
     A reader that is more than `max_ranges` behind keeps no further range open.
     """
-    settings, facts, before, rest = common.settings, proved.facts, proved.closed, rows_of(proved.tables)
-    below = _closed_end(facts, before, rest, open_values, max_ranges, settings)
+    settings, facts, before, rest = common.settings, proved.facts, proved.closed, proved.rest
+    below = _closed_end(proved, open_values, max_ranges, settings)
     if not below:
         return None
     newly = [number for number in sorted(facts) if (number + 1) * settings.range_offsets <= below]
     values = before.values if before else KeySet()
-    for number in sorted({*newly} & {*proved.units.range_numbers(proved.unit)}):
-        sends = proved.units.tables_in_range(proved.unit, number).get("sends", [])
+    for number in sorted({*newly} & {*units.range_numbers(unit)}):
+        sends = units.tables_in_range(unit, number).get("sends", [])
         values = values.with_keys(keys_of(pl.concat([frame["value"] for frame in sends]))) if sends else values
     marks, until, counts = _without_closed_marks(rest.marks, below, settings)
     others = [facts[number] for number in facts if number not in newly]
@@ -117,32 +119,24 @@ def close_ranges(
     )
     merged = merged._replace(counts=_sum_counts([merged.counts, counts]))
     until = max(until, before.dropped_until if before else MIN_INT64)
-    known = Closed(below, merged, values, until, _groups(marks, settings), handlers_of(common.context))
-    return known, {**proved.tables, "marks": [marks]}
+    return Closed(below, merged, values, until, _groups(marks, settings), handlers_of(common.context)), marks
 
 
-def _closed_end(
-    facts: Mapping[int, RangeFacts],
-    before: Closed | None,
-    rest: Rows,
-    open_values: Collection[str],
-    max_ranges: int,
-    settings: Settings,
-) -> int:
+def _closed_end(proved: Proved, open_values: Collection[str], max_ranges: int, settings: Settings) -> int:
     """The offset below which a proved partition is closed: ranges that every group has read, handled and committed.
 
     Groups that are far behind do not count. The last range is never closed, nor a partition with final reads.
     """
-    size = settings.range_offsets
+    facts, before, marks, size = proved.facts, proved.closed, proved.rest.marks, settings.range_offsets
     below = before.below if before else 0
-    is_of_final = rest.marks["process"].is_in(settings.final_readers())
+    is_of_final = marks["process"].is_in(settings.final_readers())
     if not facts or any(fact.final for fact in facts.values()) or is_of_final.any():
         return below
     read: dict[str, int] = {}
     for run in (run for fact in (*([before.facts] if before else []), *facts.values()) for run in fact.runs):
         group = settings.group_of(run.process) or run.process
         read[group] = max(read.get(group, 0), run.position or 0)
-    commits = rest.marks.filter(IS_COMMIT).group_by(group_of(settings)).agg(pl.col("offset").max() - 1)
+    commits = marks.filter(IS_COMMIT).group_by(group_of(settings)).agg(pl.col("offset").max() - 1)
     limit = min([*read.values(), *commits["offset"]], default=max(facts) * size)
     for number in sorted(facts)[:-1]:
         fact, end = facts[number], (number + 1) * size
@@ -222,10 +216,9 @@ def _furthest(reads: Sequence[ReadUntil]) -> ReadUntil | None:
 def _figures(figures: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     if not figures:
         return None
-    start, end = min(one["span"][0] for one in figures), max(one["span"][1] for one in figures)
-    bins = bins_over(start, end, max(bins_of(one["bins"]).shift for one in figures))
+    bins, span = common_bins(figures)
     counts = {"series": series_of(figures, bins), "latency": latency_of(figures, bins)}
-    return {"bins": bins.to_json(), "span": [start, end], **counts}
+    return {"bins": bins.to_json(), "span": [*span], **counts}
 
 
 def _without_closed_marks(

@@ -33,7 +33,7 @@ from ..screening.range_facts import HashedFacts, RangeFacts, Rows, rows_of
 from ..screening.ranges import Proof, proof_of, ranges_of
 from ..screening.screen import chosen_rules
 from ..stages import Progress
-from .closing import Closed, ProvedPartition, close_ranges, contradicts
+from .closing import Closed, Proved, close_ranges, contradicts
 from .reading import Reading, read_appended
 from .state import Carried, State
 
@@ -82,11 +82,11 @@ def judge_appended(run: Run, state: State | None, file: str, progress: Progress 
     reading, proofs = read(carried or Carried(), first)
     if proofs is None:
         whole = reading.contradiction or "rules must judge closed offsets"
-        carried, first = None, [Position() for _ in ordered]
+        first = [Position() for _ in ordered]
         reading, proofs = read(Carried(), first)
     proofs = proofs or {}
     results = reading.gathered.results
-    following = _carry_over(reading, proofs, carried.closed if carried else {})
+    following = _carry_over(reading, proofs)
     _judge(reading, proofs, progress)
     reached = {
         name: position_at(paths[name], ends[name], results.lines_of(number)) for number, name in enumerate(ordered)
@@ -138,7 +138,7 @@ def _judge(reading: Reading, proofs: Mapping[Unit, Proved], progress: Progress) 
     judge_units(gathered, unproved, {}, progress)
 
 
-def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping[Unit, Closed]) -> Carried | None:
+def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved]) -> Carried | None:
     """The rows and closed ranges that the next call needs; None if there are too many rows."""
     units, common = reading.gathered.units, reading.gathered.common
     is_over = ~pl.col("at").is_in(reading.open_at.implode())
@@ -151,11 +151,10 @@ def _carry_over(reading: Reading, proofs: Mapping[Unit, Proved], before: Mapping
         proved, below = proofs.get(unit), 0
         rest = units.tables_in_range(unit, REST)
         if proved is not None and proved.proof.summary is not None:
-            partition = ProvedPartition(units, unit, proved.facts, rest, before.get(unit))
-            found = close_ranges(partition, reading.open_values, max_ranges, common)
+            found = close_ranges(units, unit, proved, reading.open_values, max_ranges, common)
             if found is not None:
-                closed[unit], rest = found
-                below = closed[unit].below
+                closed[unit], marks = found
+                rest, below = {**rest, "marks": [marks]}, closed[unit].below
         above = [number for number in units.range_numbers(unit) if (number + 1) * common.settings.range_offsets > below]
         for tables in (rest, *(units.tables_in_range(unit, number) for number in above)):
             retained = [(unit, name, frame.filter(is_over)) for name in OBSERVED for frame in tables.get(name, ())]
@@ -172,15 +171,6 @@ def not_yet(report: dict[str, Any], results: Results) -> list[str]:
     is_read = all(item["holds"] is True for item in report["assumptions"] if item["name"] == "final reads complete")
     pending.update(() if is_read else (name for name, rule in RULES.items() if rule.needs_final))
     return [name for name, rule in report["rules"].items() if name in pending and rule["verdict"] == "unknown"]
-
-
-class Proved(NamedTuple):
-    """The proof of a partition, and the facts from which it follows."""
-
-    proof: Proof
-    facts: dict[int, RangeFacts]  # by range, of the offsets that are not closed
-    rest: Rows
-    undecided: frozenset[str]  # rules that cannot decide before the end of the run
 
 
 def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -> dict[Unit, Proved] | None:
@@ -202,7 +192,8 @@ def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -
         if before and (proof.summary is None or contradicts(before, _sends(units, unit, rest), rest, common)):
             return None
         undecided = _undecided_rules(proof, [hashed.facts for hashed in whole], common)
-        proofs[unit] = Proved(proof, {number: hashed.facts for number, hashed in facts[unit].items()}, rest, undecided)
+        own = {number: hashed.facts for number, hashed in facts[unit].items()}
+        proofs[unit] = Proved(proof, before, own, rest, undecided)
     return proofs if closed.keys() <= proofs.keys() else None
 
 

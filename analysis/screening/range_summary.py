@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from ..figures.merge import latency_of, series_of
-from ..figures.series import bins_of, bins_over, outcomes, span_of, unplaced_outcomes
+from ..figures.merge import common_bins, latency_of, series_of
+from ..figures.series import outcomes, span_of, unplaced_outcomes
 from ..partitions.common import Common
 from ..partitions.marks import COUNTS, IS_LOG_END
 from ..partitions.observations import last_heal
@@ -65,16 +65,13 @@ def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common) -> p
 def _figures(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
     own = [fact.figures for fact in facts if fact.figures]
     unplaced = unplaced_outcomes(common.unplaced.filter(topic=topic))
-    spans = [figures["span"] for figures in own]
-    if (other := span_of(rest.sends, rest.marks)) is not None:
-        spans.append(other)
-    if not spans:
+    other = span_of(rest.sends, rest.marks)
+    if not own and other is None:
         return {**NO_FIGURES, "unplaced": unplaced}
-    start, end = min(first for first, _ in spans), max(last for _, last in spans)
-    bins = bins_over(start, end, max((bins_of(figures["bins"]).shift for figures in own), default=0))
+    bins, span = common_bins(own, [] if other is None else [other])
     without_offset = {"bins": bins.to_json(), "series": outcomes(rest.sends, bins)}
     return plain_figures(
-        (start, end),
+        span,
         bins,
         series_of([*own, without_offset], bins),
         latency_of(own, bins),
