@@ -8,6 +8,7 @@ import random
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -246,7 +247,8 @@ def test_spark_parses_the_blocks_of_a_compressed_file_in_many_tasks(
     run = open_run(_packed(_gzipped, judged, tmp_path / "packed"))
     run = run.with_settings(batches=8)  # as a larger run has
     assert len(run.splits) == 1
-    with plan(spark, run, None) as (blocks, _):
+    with ExitStack() as stored:
+        blocks, _ = plan(spark, run, None, None, stored)
         units = blocks.filter(F.col("kind") == "summaries")
         assert units.select(F.spark_partition_id()).distinct().count() > 1
     _same_but_for_names(judge_run(run, spark), judged.results)

@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -108,20 +109,15 @@ def cluster_errors() -> Iterator[None]:
 
 def call_with_timeout(seconds: float, work: Callable[[], Found], what: str) -> Found:
     """Calls `work` with a time limit. Raises ClusterError if it takes longer; its thread then ends with the process."""
-    found: list[Found] = []
-    failures: list[BaseException] = []
+    found: Future[Found] = Future()
 
     def run() -> None:
         try:
-            found.append(work())
+            found.set_result(work())
         except BaseException as error:
-            failures.append(error)
+            found.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if failures:
-        raise failures[0]
-    if not found:
+    threading.Thread(target=run, daemon=True).start()
+    if not wait([found], seconds).done:
         raise ClusterError(f"{what}: not done after {seconds:,.0f} s; Spark's file system may retry without end")
-    return found[0]
+    return found.result()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -76,7 +76,8 @@ def judge_run(
             if is_whole(run, size):
                 _add_blocks(results, plan_whole(session, run))
             else:
-                with plan(session, run, lines, events) as (blocks, across_partitions):
+                with ExitStack() as stored:
+                    blocks, across_partitions = plan(session, run, lines, events, stored)
                     odd = _add_blocks(results, blocks)
                     _judge_pieces(results, odd, across_partitions)
                     _judge_cycles(results, session, across_partitions)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import cache, partial
 from itertools import accumulate
 from operator import itemgetter
@@ -50,7 +51,7 @@ from ...linearizability.minimal import Minimal, minimal_failure
 from ...linearizability.user_model import load_model, model_for
 from .buckets import Payloads, Row, by_bucket, read_splits
 from .judge import expanded_bytes, run_errors
-from .plan import store, storing
+from .plan import store
 from .remote import UNSPLIT, open_file
 from .session import shuffle_tasks, size_shuffles
 
@@ -79,7 +80,7 @@ def judge_file(
     Raises InputError, UsageError, ClusterError.
     """
     check_format(format_name)
-    with storing() as stored:
+    with ExitStack() as stored:
         run, head = _open(session, path, format_name, SPLIT_BYTES)
         size_shuffles(session, expanded_bytes(run))
         with run_errors(run):
@@ -127,7 +128,7 @@ class _SplitHistory:
         source: str,
         request: Request,
         splits_pairs: bool,
-        stored: list[DataFrame],
+        stored: ExitStack,
     ) -> None:
         self.session, self.run, self.source, self.request = session, run, source, request
         self.splits_pairs, self.stored = splits_pairs, stored

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -64,23 +64,14 @@ _LAST = 1 << 60  # blocks with this number or a greater one come after all block
 _TABLES_OF_JOB = 4  # numbers that are reserved for each decoding job, which yields at most three tables
 
 
-@contextmanager
 def plan(
-    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None = None
-) -> Iterator[tuple[DataFrame, DataFrame]]:
+    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: ExitStack
+) -> tuple[DataFrame, DataFrame]:
     """Two DataFrames of blocks: the results of a run, and what is compared across partitions.
 
     The latter are the dependencies of transactions and their expected pieces (kinds dependencies and expected).
-    `lines` counts the lines that tasks have read; `events` is the history of `open_frame`. The frames that Spark
-    stores are removed afterwards.
+    `lines` counts the lines that tasks have read; `events` is the history of `open_frame`.
     """
-    with storing() as stored:
-        yield _plan(session, run, lines, events, stored)
-
-
-def _plan(
-    session: SparkSession, run: Run, lines: Accumulator[int] | None, events: DataFrame | None, stored: list[DataFrame]
-) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F  # noqa: N812
 
     run = run.with_settings(batches=run.settings.batches or batches_of(run))
@@ -141,28 +132,16 @@ def one_each(session: SparkSession, tasks: list[dict[str, Any]]) -> DataFrame:
     return each.select(F.inline(F.array(rows[F.col("id")])))
 
 
-@contextmanager
-def storing() -> Iterator[list[DataFrame]]:
-    """Context for `store`, with its list: Spark keeps the frames until the end."""
-    stored: list[DataFrame] = []
-    try:
-        yield stored
-    finally:
-        for frame in stored:
-            frame.unpersist()
-
-
-def store(frame: DataFrame, stored: list[DataFrame]) -> DataFrame:
-    """Lets Spark compute the frame once and keep it."""
+def store(frame: DataFrame, stored: ExitStack) -> DataFrame:
+    """Lets Spark compute the frame once, and keep it until `stored` ends."""
     from pyspark import StorageLevel
 
-    stored.append(frame.persist(StorageLevel.MEMORY_AND_DISK_DESER))
-    return stored[-1]
+    persisted = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    stored.callback(persisted.unpersist)
+    return persisted
 
 
-def _with_records(
-    session: SparkSession, run: Run, blocks: DataFrame, stored: list[DataFrame]
-) -> tuple[DataFrame, DataFrame]:
+def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: ExitStack) -> tuple[DataFrame, DataFrame]:
     """The blocks with tables of batches instead of headers; and, separately, the records of the batches to decode.
 
     These batches are chosen by the headers of all replicas and by the records to which the history refers.

@@ -11,6 +11,7 @@ counts, at most MAX_ANOMALIES of a type from each task, windows, cycles, and the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ from ...txn_run import add_findings, placed_events, try_orders
 from .blocks import dependency_blocks, pack, rows_in, split_by_hash, to_batches, unpack
 from .buckets import ROW, SCHEMA, Payloads, Row, by_bucket, read_splits
 from .cycles import find_cycles
-from .plan import store, storing
+from .plan import store
 from .session import shuffle_tasks
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def judge_transactions(run: Run, session: SparkSession, progress: Progress = lam
     """Judges one run: the findings and counts of txn_run.judge_transactions. The caller sized the shuffles."""
     results, settings, buckets = Results(run), run.settings, shuffle_tasks(session)
     results.add_counts(dict.fromkeys(("keys", "operations", "repeated keys", UNPAIRED), 0))
-    with storing() as stored:
+    with ExitStack() as stored:
         progress("Spark is reading", 0, 1, "histories")
         read = store(read_splits(session, run, partial(_read_split, buckets)), stored)
         owned = store(
