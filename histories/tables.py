@@ -39,7 +39,7 @@ FUNCTIONS = (
 )
 
 
-_RECORD = {
+RECORD: Schema = {
     "topic": pl.String,
     "partition": pl.Int32,
     "offset": pl.Int64,
@@ -47,11 +47,11 @@ _RECORD = {
     "value": pl.String,
     "timestamp": pl.Int64,  # of the record, as Kafka has it: ms since 1970
 }
-_POSITION = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
-_RECORDS = pl.List(pl.Struct(_RECORD))
+POSITION: Schema = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64, "start": pl.Int64}
+_RECORDS = pl.List(pl.Struct(RECORD))
 _PARTITIONS = pl.List(pl.Struct({"topic": pl.String, "partition": pl.Int32}))
-_POSITIONS = pl.List(pl.Struct(_POSITION))
-_STEPS = pl.List(pl.Struct({"f": pl.String, **_RECORD, "records": _RECORDS, "offsets": _POSITIONS}))
+_POSITIONS = pl.List(pl.Struct(POSITION))
+STEP: Schema = {"f": pl.String, **RECORD, "records": _RECORDS, "offsets": _POSITIONS}
 
 # One row for each line of a history; every reader produces it. Numbers given as values or keys become text.
 EVENTS: Schema = {
@@ -69,7 +69,7 @@ EVENTS: Schema = {
     "timestamp": pl.Int64,  # of the record: ms since 1970
     "acks": pl.String,
     "records": _RECORDS,  # a record without offset and value: this partition was polled and returned no records
-    "ops": _STEPS,  # the steps of a transaction, in order
+    "ops": pl.List(pl.Struct(STEP)),  # the steps of a transaction, in order
     "offsets": _POSITIONS,
     "topics": pl.List(pl.String),
     "group": pl.Boolean,

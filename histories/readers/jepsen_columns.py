@@ -12,7 +12,6 @@ roles of all lines at once, and polars makes texts and numbers of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from ...models.arrays import Bytes, Ints, Mask
 from .. import arrow
-from ..tables import EVENTS, Schema
+from ..tables import EVENTS, POSITION, RECORD, STEP, Schema, complete
 from . import edn
 from .edn import INT, KEY, vector_of
 from .jepsen_operations import notes
@@ -59,10 +58,6 @@ _DELIMITERS = b" ,[]{}\n\r"
 _IS_DELIMITER = bytes(byte in _DELIMITERS for byte in range(256))
 _FUNCTIONS = ("send", "poll", "txn", "assign", "subscribe", "crash")
 _SEND, _POLL, _TXN, _ASSIGN, _SUBSCRIBE, _CRASH = range(6)
-_RECORD_COLUMNS = ("topic", "partition", "offset", "key", "value", "timestamp")
-_POSITION_COLUMNS = ("topic", "partition", "offset", "start")
-_STEP_COLUMNS = ("f", *_RECORD_COLUMNS, "records", "offsets")
-_KINDS: Schema = {**EVENTS, "start": pl.Int64}
 
 
 def read(lines: list[bytes]) -> tuple[pl.DataFrame, Mask]:
@@ -224,10 +219,10 @@ class _Values:
     def columns(self) -> dict[str, pl.Series]:
         """The columns of the events that come from the values."""
         records, steps, function = self._records(), self._steps(), self.function
-        record = _complete(records, _RECORD_COLUMNS).to_struct()
+        record = _complete(records, RECORD).to_struct()
         is_poll_step = (steps["f"] == "poll").to_numpy()
         steps = steps.with_columns(records=_lists(record, records["step"].to_numpy(), is_poll_step))
-        step = _complete(steps, _STEP_COLUMNS)
+        step = _complete(steps, STEP)
         count = np.bincount(self.line[self.is_step], minlength=len(function))
         is_single = (function == _SEND) & (count == 1)
         is_txn = (function == _TXN) | (function == _SEND) & ~is_single
@@ -236,7 +231,7 @@ class _Values:
             first = step[(np.cumsum(count) - count).clip(0, step.height - 1)]
             sent = {name: _where(is_single, first[name]) for name in ("topic", "partition", "offset", "value")}
         assigned, subscribed = (np.flatnonzero((function == f)[self.line]) for f in (_ASSIGN, _SUBSCRIBE))
-        position = _complete(pl.DataFrame({"topic": self._topic(assigned)}), _POSITION_COLUMNS).to_struct()
+        position = _complete(pl.DataFrame({"topic": self._topic(assigned)}), POSITION).to_struct()
         return sent | {
             "f": pl.Series(_FUNCTIONS, dtype=pl.String).gather(np.where(is_txn, _TXN, function)),
             "records": _lists(record, records["line"].to_numpy(), function == _POLL),
@@ -289,11 +284,10 @@ class _Values:
         )
 
 
-def _complete(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """The rows with these columns. Jepsen's keys are topics of one partition; what is missing is null."""
-    partition = pl.when(pl.col("topic").is_not_null()).then(pl.lit(0, pl.Int32)).alias("partition")
-    missing = [pl.lit(None, _KINDS[name]).alias(name) for name in columns if name not in (*rows.columns, "partition")]
-    return rows.with_columns(partition, *missing).select(columns)
+def _complete(rows: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """The rows with the columns of the schema. Jepsen's keys are topics of one partition; what is missing is null."""
+    partition = pl.when(pl.col("topic").is_not_null()).then(pl.lit(0, pl.Int32))
+    return complete(rows.with_columns(partition=partition), schema)
 
 
 def _where(present: Mask, series: pl.Series) -> pl.Series:

@@ -14,14 +14,11 @@ import pyarrow as pa
 from ...models.arrays import Bytes, Ints, Mask
 from .. import arrow
 from ..files import count
-from ..tables import EVENTS, FUNCTIONS, TYPES, complete
+from ..tables import EVENTS, FUNCTIONS, POSITION, RECORD, TYPES, complete
 from . import native_scan as scanned
 from .json_tokens import COPIED, INLINE, PADDING, text_of
 from .native_scan import FIELDS, FLAG, FUNCTION, INTEGER, ITEM_WIDTH, LISTS, NAMES, SLOTS, TEXT, TYPE, WIDTH
 
-_RECORD_FIELDS = ("topic", "partition", "offset", "key", "value", "timestamp")
-_STEP_FIELDS = ("f", *_RECORD_FIELDS)
-_OFFSET_FIELDS = ("topic", "partition", "offset", "start")
 _ARROW = {INTEGER: pa.int64(), FLAG: pa.bool_(), **dict.fromkeys((TEXT, TYPE, FUNCTION), pa.string_view())}
 _SMALL = {"partition": pa.int32()}
 
@@ -58,13 +55,13 @@ def read(blob: bytes) -> tuple[pl.DataFrame, list[OtherLine]]:
     others = _memory.table("others", lines, 3)
     rows, other_rows = scanned.scan(text, len(blob), out, others, out.filled.copy())
     long = pa.py_buffer(out.long[: out.copied[COPIED, 0]].copy())
-    names = (_RECORD_FIELDS, _OFFSET_FIELDS) * 2  # of events, then of steps
+    names = (RECORD, POSITION) * 2  # of events, then of steps
     lists = [_struct(_columns(table[: out.filled[n]], names[n], long)) for n, table in enumerate(out.items)]
     events = out.events[:rows]
     columns = _columns(events, [name for name in FIELDS if name in EVENTS], long) | _lists(events, LISTS, lists)
     if _has(events, "ops").any():
         table = out.steps[: out.filled[scanned.STEPS]]
-        steps = _struct(_columns(table, _STEP_FIELDS, long) | _lists(table, LISTS, lists[len(LISTS) :]))
+        steps = _struct(_columns(table, ["f", *RECORD], long) | _lists(table, LISTS, lists[len(LISTS) :]))
         columns |= _lists(events, ("ops",), [steps])
     columns["line"] = arrow.numbers(events[:, SLOTS["line"]].copy())
     frame = pl.DataFrame({name: pl.Series(name, column) for name, column in columns.items()})

@@ -36,7 +36,7 @@ import orjson
 import polars as pl
 
 from ..errors import shortened
-from ..tables import EVENTS, Schema
+from ..tables import EVENTS, RECORD, Schema
 from .contents import LOG
 from .lines import INT64, MalformedError, decode_line, parse_each, texts
 from .unrecognised import is_of_share_consumer
@@ -63,16 +63,7 @@ _FREQUENT = (
     rf'^\{{{_TIME},"name":(?:"record_data",{_KEY_VALUE},{_PLACE},{_OFFSET}'
     rf'|"producer_send_success",{_KEY_VALUE},{_OFFSET},{_PLACE})\}}\r?$'
 )
-_FIELDS: Schema = {
-    "timestamp": pl.Int64,
-    "name": pl.String,
-    "key": pl.String,
-    "value": pl.String,
-    "topic": pl.String,
-    "partition": pl.Int32,
-    "offset": pl.Int64,
-}
-
+_FIELDS: Schema = {"name": pl.String, **RECORD}
 _RECORD = ("topic", "partition", "offset", "key", "value")  # the tools do not print a record's own timestamp
 
 
@@ -110,10 +101,8 @@ def _columns(text: pl.Series, line: pl.Series) -> pl.DataFrame:
 def _with_invocations(completions: pl.DataFrame, process: pl.Expr) -> pl.DataFrame:
     """The completions, each after an invocation with the fields that were known before it."""
     completions = completions.with_columns(process=process)
-    unknown = {"partition": pl.Int32, "offset": pl.Int64, "error": pl.String, "records": EVENTS["records"]}
-    invocations = completions.with_columns(
-        type=pl.lit("invoke"), synthetic=pl.lit(True), **{name: pl.lit(None, dtype) for name, dtype in unknown.items()}
-    )
+    unknown = {name: pl.lit(None, EVENTS[name]) for name in ("partition", "offset", "error", "records")}
+    invocations = completions.with_columns(type=pl.lit("invoke"), synthetic=pl.lit(True), **unknown)
     return pl.concat([invocations, completions]).sort("line", maintain_order=True)
 
 
