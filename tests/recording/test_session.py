@@ -17,6 +17,7 @@ from logjudge.histories.errors import LogjudgeError
 from logjudge.histories.recording import final_reads, topics
 from logjudge.histories.recording.kafka_clients import ClientSettings
 from logjudge.histories.recording.recorder import Recorder
+from logjudge.histories.recording.run import Request, _work
 from logjudge.histories.recording.session import Load, Progress, Session
 from logjudge.histories.recording.workloads.sending import Sender
 
@@ -81,6 +82,16 @@ def test_the_recording_ends_when_the_recorder_can_write_no_more(session: Session
     session.wait(60, lambda _: None)
     session.stop()
     assert "records no further operation" in str(session.error)
+
+
+def test_a_scenario_lasts_until_its_steps_are_done(session: Session) -> None:
+    ended: list[str] = []
+    nemesis: Any = SimpleNamespace(run=lambda: time.sleep(0.2), stop=lambda: ended.append("nemesis"))
+    request = Request(session.recorder.folder, "append-and-read", 0.0, session.load, session.settings)
+    reports: list[float | None] = []
+    _work(session, request, lambda _, left: reports.append(left), nemesis)
+    assert (ended, set(reports)) == (["nemesis"], {None})
+    assert not session.stopping.is_set()
 
 
 def test_lag_counts_acknowledged_records_that_were_not_read() -> None:
