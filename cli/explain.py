@@ -371,7 +371,7 @@ def _add_incidents(
     document: Document, findings: Iterable[Finding], causes: list[Explained], started_at: str | None
 ) -> list[Incident]:
     """Adds each explained incident with its sequence of events, and returns these incidents."""
-    incidents = [one for one in incidents_of(findings, causes) if one.is_explained]
+    incidents = [one for one in incidents_of(findings, causes) if one.was_investigated]
     for incident in incidents:
         document.heading(f"Cause: {incident.cause}, {incident.headline}")
         _add_root_cause(document, root_cause_of(incident, started_at))

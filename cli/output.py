@@ -151,8 +151,8 @@ def _incidents(report: dict[str, Any], room: Room) -> list[str]:
     shown = incidents if len(incidents) <= room.items else (violations or incidents)[: room.items]
     lines: list[str] = []
     for incident, sentence, citation in with_causes(shown):
-        name = incident.cause if incident.is_explained or not incident.rules else incident.rules[0].rule
-        colour = "yellow" if incident.is_explained and not incident.is_known else None
+        name = incident.cause if incident.was_investigated or not incident.rules else incident.rules[0].rule
+        colour = "yellow" if incident.was_investigated and not incident.is_known else None
         severity = f" ({incident.severity})" if incident.findings and incident.severity != "violation" else ""
         when = when_of(incident, started)
         first = f"  {click.style(name, bold=True, fg=colour)}{severity}{f', {when}' if when else ''}: "
@@ -241,7 +241,7 @@ def causes_of(report: dict[str, Any], finding: str | None = None) -> list[Incide
     explained = [
         incident
         for incident in _incidents_of(report)
-        if incident.is_explained and (finding is None or finding in incident.findings)
+        if incident.was_investigated and (finding is None or finding in incident.findings)
     ]
     return with_causes(explained)
 

@@ -144,7 +144,7 @@ def test_losses_split_by_acks_are_one_incident_with_the_number_of_all() -> None:
     (incident,) = incidents_of(rows, [])
     assert incident.headline == "380 acknowledged writes were lost: orders-0 at offsets 0 to 754 in 76 ranges"
     assert (incident.severity, incident.cause, len(incident.findings)) == ("violation", "unknown", 76)
-    assert not incident.is_explained
+    assert not incident.was_investigated
     assert incident.rules == (("lost-write", 76, 380),)
 
 

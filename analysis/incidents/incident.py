@@ -30,7 +30,8 @@ class Explained(Explanation):
 
     def record(self) -> Record:
         """The explanation as in verdict.json."""
-        event, lost = {"event": self.event} if self.event else {}, self.lost and asdict(self.lost)
+        event = {"event": self.event} if self.event else {}
+        lost = self.lost and asdict(self.lost)
         truncated = {"truncated": asdict(self.truncated)} if self.truncated else {}
         about = {"findings": list(self.findings), **event, "says": self.sentence, "lost": lost, **truncated}
         return {**about, **super().record()}
@@ -40,16 +41,12 @@ class Explained(Explanation):
         """The explanation from its `record`."""
         lost = LostRange(**record["lost"]) if record.get("lost") else None
         truncated = OffsetRange(**record["truncated"]) if "truncated" in record else None
-        about |= {
-            "sentence": record.get("says", ""),
-            "findings": tuple(record["findings"]),
-            "event": record.get("event", ""),
-        }
-        return super().from_record(record, lost=lost, truncated=truncated, **about)
+        about |= {"sentence": record.get("says", ""), "event": record.get("event", ""), "lost": lost}
+        return super().from_record(record, findings=tuple(record["findings"]), truncated=truncated, **about)
 
 
 class RuleCounts(NamedTuple):
-    """The findings of a rule in an incident, and their records."""
+    """The numbers of findings of a rule in an incident, and of their records."""
 
     rule: str
     findings: int
@@ -60,8 +57,7 @@ class RuleCounts(NamedTuple):
 class Incident(Explanation):
     """One event: its findings and its explanation.
 
-    The chain has each fact of all losses, and of a few other findings, once. If no cause was searched, no evidence is
-    missing.
+    The chain has each fact of all losses, and of a few other findings, once.
     """
 
     number: int  # from 1, the worst first
@@ -72,8 +68,8 @@ class Incident(Explanation):
     lost: tuple[LostRange, ...] = ()
 
     @property
-    def is_explained(self) -> bool:
-        """Whether a cause was searched."""
+    def was_investigated(self) -> bool:
+        """Whether causes were tried: one is proved, or the evidence for one is missing or conflicts."""
         return self.is_known or bool(self.missing or self.readings)
 
     @property

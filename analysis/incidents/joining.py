@@ -58,6 +58,11 @@ class _Group:
         self.findings |= other.findings
         self.explanations += other.explanations
 
+    @property
+    def lost_ranges(self) -> list[LostRange]:
+        """The lost records that its explanations explain."""
+        return [one.lost for one in self.explanations if one.lost is not None]
+
 
 def findings_in(frame: pl.DataFrame) -> Iterator[Finding]:
     """The findings of a frame with the columns of FINDINGS, with what incidents need (FINDING_COLUMNS)."""
@@ -71,18 +76,18 @@ def saved_incidents(verdict: Mapping[str, Any], findings: pl.DataFrame) -> list[
     return incidents_of(findings_in(findings), map(Explained.from_record, verdict.get("causes", ())))
 
 
-def incidents_of(findings: Iterable[Finding], causes: Iterable[Explained]) -> list[Incident]:
-    """The incidents of a run or a partition, the worst first. Causes of other findings alone are left out."""
+def incidents_of(findings: Iterable[Finding], explanations: Iterable[Explained]) -> list[Incident]:
+    """The incidents of a run or a partition, the worst first. Explanations of other findings only are left out."""
     found = {finding.id: finding for finding in findings}
     events = _events(found)
     groups: dict[Any, _Group] = {}
     # Losses go first: the explanation of a consequence joins its loss.
-    for cause in sorted(causes, key=lambda cause: cause.lost is None):
-        known = [name for name in cause.findings if name in found]
-        if not known and cause.findings:
+    for explanation in sorted(explanations, key=lambda one: one.lost is None):
+        known = [name for name in explanation.findings if name in found]
+        if not known and explanation.findings:
             continue
-        group = groups.setdefault(_key(cause, known, found, events, groups), _Group(cause.cause))
-        group.explanations.append(cause)
+        group = groups.setdefault(_key(explanation, known, found, events, groups), _Group(explanation.cause))
+        group.explanations.append(explanation)
         group.findings |= {name: found[name] for name in known}
     _place_unexplained(groups, found, events)
     joined = _join_truncations_of_commits(_join_by_decisive_fact(list(groups.values())))
@@ -91,7 +96,7 @@ def incidents_of(findings: Iterable[Finding], causes: Iterable[Explained]) -> li
 
 
 def _events(findings: Mapping[str, Finding]) -> dict[str, str]:
-    """The first finding of each event, by finding: of losses, and of others to which findings are related."""
+    """By finding: the first finding of its event. An event has losses, or findings that are related to another one."""
     first: dict[str, str] = {}
     heads = {other for finding in findings.values() for other in finding.related}
     for name, finding in sorted(findings.items(), key=lambda item: (_loss_order(item[1]), item[0] not in heads)):
@@ -107,7 +112,7 @@ def _loss_order(finding: Finding) -> int:
 
 
 def _key(
-    cause: Explained,
+    explanation: Explained,
     known: list[str],
     findings: Mapping[str, Finding],
     events: Mapping[str, str],
@@ -119,17 +124,17 @@ def _key(
     of its event with the same cause (one of an unknown cause: to any of them). Other findings go with those that are
     alike.
     """
+    cause = explanation.cause
     event = next((events[name] for name in known if name in events), None)
-    if cause.lost is not None:
-        return event or tuple(known[:1]) or id(cause), cause.cause
-    if event is not None and not cause.is_known:
-        same = [key for key in groups if isinstance(key, tuple) and key[0] == event]
-        return same[0] if same else (event, UNKNOWN)
-    if event is not None and (event in known or (event, cause.cause) in groups):
-        return event, cause.cause
+    if explanation.lost is not None:
+        return event or tuple(known[:1]) or id(explanation), cause
+    if event is not None and cause == UNKNOWN:
+        return next((key for key in groups if key[0] == event), (event, UNKNOWN))
+    if event is not None and (event in known or (event, cause) in groups):
+        return event, cause
     if not known:
-        return cause.sentence, cause.cause
-    return _grouping_key(findings[known[0]]), cause.cause, cause.missing
+        return explanation.sentence, cause
+    return _grouping_key(findings[known[0]]), cause, explanation.missing
 
 
 def _grouping_key(finding: Finding) -> tuple[Any, ...]:
@@ -142,7 +147,7 @@ def _grouping_key(finding: Finding) -> tuple[Any, ...]:
 def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding], events: Mapping[str, str]) -> None:
     """Adds findings without an explanation to the group of their event, or of their rule in the partition.
 
-    Of the groups of an event, it is the first that explains lost records at the finding's offsets, else the largest.
+    Of several groups of an event: to the largest that explains lost records at the finding's offsets, else the largest.
     """
     placed = {name for group in groups.values() for name in group.findings}
     of_event: dict[str, list[_Group]] = {}
@@ -155,13 +160,12 @@ def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding
         event = events.get(name)
         if event in of_event:
             same = of_event[event]
-            next((group for group in same if _lost_at(group, finding)), same[0]).findings[name] = finding
-            continue
-        key = event or _grouping_key(finding)
-        group = groups.setdefault((key, UNKNOWN), _Group(UNKNOWN))
+            group = next((group for group in same if _lost_at(group, finding)), same[0])
+        else:
+            group = groups.setdefault((event or _grouping_key(finding), UNKNOWN), _Group(UNKNOWN))
+            if event:
+                of_event[event] = [group]
         group.findings[name] = finding
-        if event:
-            of_event[event] = [group]
 
 
 def _lost_at(group: _Group, finding: Finding) -> bool:
@@ -169,11 +173,11 @@ def _lost_at(group: _Group, finding: Finding) -> bool:
     if finding.topic is None or finding.first_offset is None:
         return False
     own = LostRange.of(finding)
-    return any(one.lost is not None and one.lost.overlaps(own) for one in group.explanations)
+    return any(lost.overlaps(own) for lost in group.lost_ranges)
 
 
 def _size(group: _Group) -> int:
-    return sum(one.lost.count for one in group.explanations if one.lost is not None)
+    return sum(lost.count for lost in group.lost_ranges)
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
@@ -244,13 +248,14 @@ def _incident(group: _Group) -> Incident:
 
 
 def _exemplary(group: _Group, ranked: list[Finding]) -> list[Explained]:
-    """The explanations of losses, and those of the first other findings: thousands of duplicates have one story."""
+    """The explanations of losses, and of the worst other findings: thousands of duplicates have the same facts."""
     position = {finding.id: number for number, finding in enumerate(ranked)}
-    others = [one for one in group.explanations if one.lost is None]
-    first = sorted(
-        others, key=lambda one: min((position[name] for name in one.findings if name in position), default=0)
-    )
-    left_out = {id(one) for one in first[MAX_EXAMPLES:]}
+
+    def worst(explanation: Explained) -> int:
+        return min((position[name] for name in explanation.findings if name in position), default=0)
+
+    others = sorted((one for one in group.explanations if one.lost is None), key=worst)
+    left_out = {id(one) for one in others[MAX_EXAMPLES:]}
     return [one for one in group.explanations if id(one) not in left_out]
 
 

@@ -99,7 +99,7 @@ def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
     if incident.is_known:
         text += f". Prevented by {either(incident.prevented_by)}" if cited and incident.prevented_by else ""
         citation = f" [{incident.citation}]" if cited and incident.citation else ""
-    elif incident.is_explained:
+    elif incident.was_investigated:
         text += f"; {_unknown_cause(incident)}"
     elif incident.lost:
         names = list(dict.fromkeys(lost.name for lost in incident.lost))
@@ -130,7 +130,7 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
     Permitted losses have causes, too, but are no breaches.
     """
     breaches = [one for one in incidents if one.severity == "violation"]
-    if not any(one.is_explained for one in breaches):
+    if not any(one.was_investigated for one in breaches):
         return []
     causes: dict[str, Incident] = {}  # by name: the first incident of the cause with a loss, or else without
     for one in sorted(breaches, key=lambda one: not one.lost):
@@ -159,7 +159,7 @@ def _known_causes(incidents: Sequence[Incident], has_losses: bool) -> Iterator[s
 
 def _unknown_causes(breaches: Iterable[Incident], explains_loss: bool) -> Iterator[str]:
     """Sentences about the breaches without a known cause, if other breaches have one."""
-    unknown = [one for one in breaches if not one.is_known and (one.is_explained or one.lost)]
+    unknown = [one for one in breaches if not one.is_known and (one.was_investigated or one.lost)]
     records = sum(one.records for one in unknown)
     if records and explains_loss:
         yield f"The cause of {records:,} of the lost writes is not known."
@@ -185,7 +185,7 @@ class CauseImpact(NamedTuple):
 def impact_by_cause(incidents: Iterable[Incident]) -> list[CauseImpact]:
     """The impact of each cause, the greatest first."""
     totals: dict[str, tuple[int, int | None]] = {}
-    for one in (one for one in incidents if one.is_explained):
+    for one in (one for one in incidents if one.was_investigated):
         for lost in one.lost:
             count, read = totals.get(one.cause, (0, 0))
             unknown = read is None or lost.read is None

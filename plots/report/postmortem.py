@@ -117,7 +117,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
     known = rules_of(verdict["input"].get("dialect", ""))
     incidents = saved_incidents(verdict, findings)
     listed, findings_left_out = worst_incidents(incidents, findings)
-    causes = [incident for incident in incidents if incident.is_explained]
+    causes = [incident for incident in incidents if incident.was_investigated]
     moments, moments_left_out = timeline(listed, figures, incidents)
     summary, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
