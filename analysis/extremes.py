@@ -1,4 +1,4 @@
-"""The least and the greatest integer of a column, as polars types these as any value, and of the rest of an array."""
+"""Minima and maxima as integers: of a column (polars types them as any value), and of each suffix of an array."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def greatest(column: pl.Series, otherwise: Otherwise) -> int | Otherwise:
     return found if isinstance(found, int) else otherwise
 
 
-def least_from(values: Ints) -> Ints:
-    """For each index the least of the values from it on; one more, behind the last: MAX_INT64."""
+def suffix_minima(values: Ints) -> Ints:
+    """At each index, the least value from there to the end of the array; one more after the last: MAX_INT64."""
     return np.minimum.accumulate(np.append(values, MAX_INT64)[::-1])[::-1]
 
 
-def greatest_from(values: Ints) -> Ints:
-    """For each index the greatest of the values from it on; one more, behind the last: MIN_INT64."""
+def suffix_maxima(values: Ints) -> Ints:
+    """At each index, the greatest value from there to the end of the array; one more after the last: MIN_INT64."""
     return np.maximum.accumulate(np.append(values, MIN_INT64)[::-1])[::-1]
 
 
-def first_above(offsets: Ints, dated: Iterable[tuple[int, int]]) -> Ints:
-    """For each offset the least time of the starts (offset, time) above it; MAX_INT64: there is none."""
-    starts = sorted(dated)
+def earliest_start_above(offsets: Ints, dated_starts: Iterable[tuple[int, int]]) -> Ints:
+    """For each offset, the earliest time of a log start (offset, time) above it; MAX_INT64 if there is none."""
+    starts = sorted(dated_starts)
     above = np.searchsorted([offset for offset, _ in starts], offsets, "right")
-    return least_from(np.array([time for _, time in starts], np.int64))[above]
+    return suffix_minima(np.array([time for _, time in starts], np.int64))[above]

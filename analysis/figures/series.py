@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.tables import Finding
 from ...models.arrays import Ints
-from ..extremes import least_from
+from ..extremes import suffix_minima
 from ..partitions.partition import Partition
 from ..rules.loss import outcomes_of_sends
 from ..rules.polling import moves_of
@@ -186,7 +186,7 @@ def lags(
         return []
     order = np.argsort(offsets, kind="stable")
     offsets = offsets[order]
-    oldest = least_from(acked[order])
+    oldest = suffix_minima(acked[order])
     moves = moves_of(p).select("process", "completed", "at", "index", pl.col("position").fill_null(-1))
     reads = _Positions.of(p.reads.with_columns(position=(pl.col("offset") + 1).fill_null(-1)))
     final = p.final.processes if p.final else ()

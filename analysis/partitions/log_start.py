@@ -16,7 +16,7 @@ from ...histories.observations import deletions_of
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Ints
 from ..cached import cached_property
-from ..extremes import first_above, greatest, least, least_from
+from ..extremes import earliest_start_above, greatest, least, suffix_minima
 from ..replicas.resolved_outcomes import BELOW_START, is_leader_collected
 from ..timelines.facts import LEADERS_LOG_START, MS
 from .marks import is_final_read
@@ -57,7 +57,7 @@ class LogStart(NamedTuple):
 
     def since(self, offsets: Ints) -> Ints:
         """The earliest time (ns) at which each of the offsets may have been below the start; MAX_INT64: never."""
-        return first_above(offsets, ((start.offset, start.since) for start in self.evidence))
+        return earliest_start_above(offsets, ((start.offset, start.since) for start in self.evidence))
 
     def passed(self, offsets: Ints, *, requested: bool) -> Ints:
         """The earliest time (ns) at which a leader is known to have started above each offset; MAX_INT64: never.
@@ -65,12 +65,12 @@ class LogStart(NamedTuple):
         With `requested`, only the starts that a recorded delete-records explains.
         """
         reported = [start for start in self.reported if start.since > MIN_INT64 or not requested]
-        return first_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
+        return earliest_start_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
 
     def dated_since(self, offsets: Ints) -> Ints:
         """`since`, only by the evidence that a recorded request or timestamps date."""
         dated = ((start.offset, start.since) for start in self.evidence if start.since > MIN_INT64)
-        return first_above(offsets, dated)
+        return earliest_start_above(offsets, dated)
 
 
 class _Bounds:
@@ -86,7 +86,7 @@ class _Bounds:
         """The invocation times of polls with offsets, and the lowest offset polled from each time on."""
         known = pl.col("offset").is_not_null() & pl.col("invoked").is_not_null()
         placed = self.p.reads.filter(known).sort("invoked")
-        return placed["invoked"].to_numpy(), least_from(placed["offset"].to_numpy())
+        return placed["invoked"].to_numpy(), suffix_minima(placed["offset"].to_numpy())
 
     @cached_property
     def first_final(self) -> int:

@@ -13,7 +13,7 @@ import polars as pl
 
 from ...histories.evidence.clock import SLACK_MS
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..extremes import first_above, least
+from ..extremes import earliest_start_above, least
 from ..replicas.tiered import SETTING as TIERED
 from ..timelines.facts import MS
 from .evidence import started_ms
@@ -36,7 +36,7 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
         return MAX_INT64
     # An offset was gone at the earliest time at which the log started behind it.
     records = record_times(p, sent).join(sent.select("offset"), on="offset", how="semi")
-    gone = first_above(records["offset"].to_numpy(), dated)
+    gone = earliest_start_above(records["offset"].to_numpy(), dated)
     is_young = pl.Series(gone) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
     return max(least(records.filter(is_young)["offset"], MAX_INT64), requested_below(p))
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..extremes import first_above, greatest_from, least_from
+from ..extremes import earliest_start_above, suffix_maxima, suffix_minima
 from ..timelines.facts import SECOND
 from .adjacent_runs import with_rewrites
 from .early_compactions import are_held_by_writers, compacted_first
@@ -32,7 +32,7 @@ def removed_records(p: Partition) -> pl.DataFrame:
     removed = truncated_sends(p).filter("removed").select("offset", "value", "compactable")
     offsets, start = removed["offset"].to_numpy(), p.log_start
     # The start that removed them may be of a log that was truncated below it since, so that only leaders reported it.
-    reported = first_above(offsets, ((one.offset, one.since) for one in start.reported))
+    reported = earliest_start_above(offsets, ((one.offset, one.since) for one in start.reported))
     passed = pl.Series(np.minimum(start.since(offsets), reported))
     return removed.select("offset", "value", since=pl.min_horizontal(passed, "compactable"))
 
@@ -146,7 +146,7 @@ def with_later_end(p: Partition, ends: pl.DataFrame, sent: pl.DataFrame) -> pl.D
     offset = sent["offset"].fill_null(-1).to_numpy()
     last_seen = sent.select(pl.max_horizontal("completed", "last_read").fill_null(MAX_INT64)).to_series().to_numpy()
     first = np.searchsorted(requested, np.maximum(last_seen, _last_above(p, offset)), "right")
-    end = least_from(returned)[first]  # the least one of the first request since then and of those after it
+    end = suffix_minima(returned)[first]  # the least one of the first request since then and of those after it
     shrunk = (end <= offset) & (offset >= 0)
     # The last response with this end shows it.
     by_end = np.argsort(returned, kind="stable")
@@ -173,4 +173,4 @@ def _last_above(p: Partition, offsets: Offsets) -> Offsets:
     sends = p.sends.filter(pl.col("acknowledged")).drop_nulls("offset").select(last_offset, time="invoked")
     reached = pl.concat([ends, sends]).sort("offset")
     above = np.searchsorted(reached["offset"].to_numpy(), offsets, "left")
-    return greatest_from(reached["time"].to_numpy())[above]
+    return suffix_maxima(reached["time"].to_numpy())[above]

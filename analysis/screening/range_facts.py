@@ -17,7 +17,7 @@ import polars as pl
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64, MIN_INT64, OBSERVED, no_rows, without_key
 from ...models.arrays import Ints, Mask
-from ..extremes import greatest, least, least_from
+from ..extremes import greatest, least, suffix_minima
 from ..figures.series import bins_over, latency, over_time, span_of
 from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, is_final_read
@@ -287,7 +287,7 @@ def _known_and_later(
 def _grows_with_time(known: _Dated, later: _Dated) -> bool:
     """Whether no operation was invoked after a record at or beyond its offset was known."""
     order = np.argsort(known.offsets, kind="stable")
-    since = least_from(known.times[order])
+    since = suffix_minima(known.times[order])
     first = np.searchsorted(known.offsets[order], later.offsets, "left")
     return not (since[first] < later.times).any()
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Ints, Mask
-from ..extremes import least_from
+from ..extremes import suffix_minima
 from ..partitions.common import Common
 from ..partitions.foreign_clock import HOUR_NS
 from ..partitions.marks import IS_LOG_END, IS_MOVE, IS_OF_GROUP, POSITION
@@ -216,7 +216,7 @@ def _late_sends(cells: Cells, senders: pl.DataFrame, marks: pl.DataFrame, known_
     ends = marks.filter(IS_LOG_END & (pl.col("offset") - cells.first).is_between(0, size, closed="left"))
     of_end, requested = ends["offset"].to_numpy() - cells.first, ends["invoked"].fill_null(MIN_INT64).to_numpy()
     # By cell: since when a record or an end at or above it was known. The last is that of all higher ranges.
-    since = np.minimum(least_from(_known_with_ends(cells, ends)), known_above)
+    since = np.minimum(suffix_minima(_known_with_ends(cells, ends)), known_above)
     unmatched = cells.reads.select("value", cell=pl.Series(cells.cell_of_read)).filter(pl.Series(~cells.is_match))
     possible = senders.filter(pl.col("outcome") != "fail").select("value", "invoked")
     found = unmatched.join(possible, on="value").drop_nulls()

@@ -38,7 +38,7 @@ def line_of(event: Fields) -> bytes:
         raise UsageError(f"{event['f']}: found {error}, expected text that UTF-8 can encode, and numbers") from error
 
 
-def name_of(name: Any, field: str) -> str:
+def require_name(name: Any, field: str) -> str:
     """The name of a process or topic. Raises UsageError if it is no text: files of a run are sorted by such names."""
     if not isinstance(name, str):
         raise UsageError(f"{field}: found {name!r:.80}, expected a name (str)")

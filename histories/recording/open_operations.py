@@ -17,7 +17,7 @@ from typing import Any, Self
 from ..errors import UsageError
 from ..send_errors import outcome_of
 from .client_values import offset_of, positions_of, records_of, text_of
-from .event_log import EventLog, Fields, line_of, name_of
+from .event_log import EventLog, Fields, line_of, require_name
 from .membership import membership_of
 
 
@@ -253,7 +253,7 @@ class Transaction(OpenOperation):
         partition: int | None = None,
     ) -> Step:
         """Record a message of the transaction; call it before the client's own send."""
-        fields: Fields = {"f": "send", "topic": name_of(topic, "topic"), "value": text_of(value, "value")}
+        fields: Fields = {"f": "send", "topic": require_name(topic, "topic"), "value": text_of(value, "value")}
         if key is not None:
             fields["key"] = text_of(key, "key")
         if partition is not None:
@@ -308,7 +308,7 @@ class Journal:
 
     def write(self, process: str, op: int, type_: str, f: str, fields: Fields) -> None:
         """Append an event of now. Raises UsageError if the process is no text."""
-        name_of(process, "process")
+        require_name(process, "process")
         event = {"time": self.now(), "process": process, "op": op, "type": type_, "f": f, **fields}
         self.append(line_of(event))
 

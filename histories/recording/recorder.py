@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import UsageError
 from ..scratch import replace_file
 from .client_values import positions_of, records_of, text_of
-from .event_log import Fields, line_of, name_of
+from .event_log import Fields, line_of, require_name
 from .membership import membership_of
 from .open_operations import Commit, Journal, Plain, Poll, Positions, Send, Transaction
 
@@ -93,9 +93,9 @@ class Recorder:
         if journal.log.is_stopped:
             journal.log.check()
         if process not in self._producers:
-            self._producers.add(name_of(process, "process"))
+            self._producers.add(require_name(process, "process"))
         if topic.__class__ is not str:
-            name_of(topic, "topic")
+            require_name(topic, "topic")
         op = journal.next_op()
         # Written out, as sends are by far the most events.
         event: Fields = {"time": 0, "process": process, "op": op, "type": "invoke", "f": "send", "topic": topic}
@@ -114,7 +114,7 @@ class Recorder:
 
     def txn(self, process: str) -> Transaction:
         """Record the begin of a transaction; its sends, polls and commits are added to the result."""
-        self._producers.add(name_of(process, "process"))
+        self._producers.add(require_name(process, "process"))
         op = self._journal.begin(process, "txn", {})
         transaction = self._journal.transactions[op] = Transaction(self._journal, process, op, "txn")
         return transaction
@@ -123,7 +123,7 @@ class Recorder:
 
     def poll(self, process: str) -> Poll:
         """Record that a process polls; `ok(records)` of the result takes what the client returned."""
-        self._consumers.add(name_of(process, "process"))
+        self._consumers.add(require_name(process, "process"))
         poll = Poll(self._journal, process, self._journal.begin(process, "poll", {}), "poll")
         self._journal.polls[process] = poll
         return poll
@@ -159,7 +159,7 @@ class Recorder:
 
     def subscribe(self, process: str, topics: str | Iterable[str]) -> None:
         """Record a subscription."""
-        self._consumers.add(name_of(process, "process"))
+        self._consumers.add(require_name(process, "process"))
         self._instant(process, "subscribe", {"topics": [topics] if isinstance(topics, str) else list(topics)})
 
     def seek(self, process: str, offsets: Any) -> None:
@@ -198,11 +198,11 @@ class Recorder:
 
     def configure(self, process: str, **settings: Any) -> None:
         """Set the configuration of a process in run.json: `configure("c0", role="consumer", **{"group.id": "g"})`."""
-        self._configured.setdefault(name_of(process, "process"), {}).update(settings)
+        self._configured.setdefault(require_name(process, "process"), {}).update(settings)
 
     def configure_topic(self, topic: str, **settings: Any) -> None:
         """Set the configuration of a topic in run.json: `configure_topic("orders", partitions=3)`."""
-        self._config["topics"].setdefault(name_of(topic, "topic"), {}).update(settings)
+        self._config["topics"].setdefault(require_name(topic, "topic"), {}).update(settings)
 
     @property
     def start_ns(self) -> int:
@@ -211,7 +211,7 @@ class Recorder:
 
     def client_file(self, process: str) -> Path:
         """The file of the bundle for the events of a client in a process of its own."""
-        self._consumers.add(name_of(process, "process"))
+        self._consumers.add(require_name(process, "process"))
         (self.folder / "history").mkdir(exist_ok=True)
         return self.folder / "history" / f"{process}.jsonl"
 
@@ -293,11 +293,11 @@ def _settings_by_name(found: Any, kind: str) -> dict[str, dict[str, Any]]:
     settings = {} if found is None else found
     if not isinstance(settings, Mapping) or not all(isinstance(about, Mapping) for about in settings.values()):
         raise UsageError(f"found {found!r:.80}, expected a dictionary from each {kind} to a dictionary of its settings")
-    return {name_of(name, kind): dict(about) for name, about in settings.items()}
+    return {require_name(name, kind): dict(about) for name, about in settings.items()}
 
 
 def _names(found: str | Iterable[str]) -> list[str]:
     """The names in `final_read`. Raises UsageError."""
     if isinstance(found, str) or not isinstance(found, Iterable):
-        return [name_of(found, "final_read")]
-    return [name_of(name, "final_read") for name in found]
+        return [require_name(found, "final_read")]
+    return [require_name(name, "final_read") for name in found]

@@ -22,17 +22,13 @@ class Outcome:
 
     def difference(self, scenario: Scenario) -> str:
         """The difference of the outcome from the scenario's expectation, as a sentence; empty if there is none."""
-        wrong: list[str] = []
-        for name in scenario.breaks:
-            if name not in self.breaks:
-                wrong.append(f"{name} held, though the scenario expects a breach")
-        for name, text in self.breaks.items():
-            if name not in scenario.breaks:
-                wrong.append(f"{name} is broken unexpectedly ({text})")
-        if tuple(sorted(scenario.causes)) != tuple(sorted(self.causes)):
-            wrong.append(
-                f"the causes are {', '.join(self.causes) or 'none'}, expected {', '.join(scenario.causes) or 'none'}"
-            )
+        held = [name for name in scenario.breaks if name not in self.breaks]
+        wrong = [f"{name} held, though the scenario expects a breach" for name in held]
+        unexpected = [(name, text) for name, text in self.breaks.items() if name not in scenario.breaks]
+        wrong += [f"{name} is broken unexpectedly ({text})" for name, text in unexpected]
+        if sorted(scenario.causes) != sorted(self.causes):
+            found, expected = (", ".join(causes) or "none" for causes in (self.causes, scenario.causes))
+            wrong.append(f"the causes are {found}, expected {expected}")
         return "; ".join(wrong)
 
 
@@ -42,7 +38,6 @@ def outcome(cluster: Cluster, scenario: Scenario) -> Outcome:
     for name, invariant in INVARIANTS.items():
         if name in ONLY_IF_EXPECTED and name not in scenario.breaks:
             continue
-        found = invariant.check(cluster)
-        if found:
+        if found := invariant.check(cluster):
             breaks[name] = found[0].text
     return Outcome(breaks, tuple(dict.fromkeys(one.loss.cause for one in losses(cluster))))

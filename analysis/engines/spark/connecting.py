@@ -48,7 +48,7 @@ def refuse_unreachable(master: str | None, remote: str | None) -> None:
 
 def _reach_master(master: str) -> None:
     """Raises OSError if none of the addresses in spark://HOST:PORT,HOST:PORT accepts a connection."""
-    failure: OSError | None = None
+    failure = OSError()
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
         try:
@@ -56,8 +56,7 @@ def _reach_master(master: str) -> None:
             return
         except OSError as error:
             failure = error
-    if failure is not None:
-        raise failure
+    raise failure
 
 
 def _reach_server(remote: str) -> None:
