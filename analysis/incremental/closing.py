@@ -133,7 +133,8 @@ def _closed_end(proved: Proved, open_values: Collection[str], max_ranges: int, s
     if not facts or any(fact.final for fact in facts.values()) or is_of_final.any():
         return below
     read: dict[str, int] = {}
-    for run in (run for fact in (*([before.facts] if before else []), *facts.values()) for run in fact.runs):
+    known = [*([before.facts] if before else []), *facts.values()]
+    for run in (run for fact in known for run in fact.runs):
         group = settings.group_of(run.process) or run.process
         read[group] = max(read.get(group, 0), run.position or 0)
     commits = marks.filter(IS_COMMIT).group_by(group_of(settings)).agg(pl.col("offset").max() - 1)
