@@ -127,7 +127,7 @@ FirstAndLast = tuple[int | None, int | None]  # two times (ns); None: not record
 
 
 @dataclass(frozen=True)
-class Lost(TopicPartition):
+class Lost(OffsetRange):
     """Adjacent acknowledged records of one topic-partition that are gone, as causes explain them."""
 
     first: int

@@ -136,7 +136,7 @@ def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
 
 def _final_terms(timeline: Timeline) -> list[Term]:
     """The terms at the end of the run that the last leader led without interruption, all dated and without conflict."""
-    led = [term for term in timeline.terms.values() if term.leader is not None]
+    led = timeline.led_terms
     last = [term for term in led if term.leader == timeline.replica_logs.leader]
     sure = {term.epoch for term in last if term.time is not None and not term.has_conflict}
     others = [term.epoch for term in led if term.epoch not in sure]

@@ -161,8 +161,8 @@ def _was_elected_uncleanly(timeline: Timeline, broker: str, loaded: int, change:
     An epoch without records leaves no trace in leader-epoch-checkpoint.
     """
     until = change.successor.time if change.successor else None
-    led = [t for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time > loaded]
-    return any(t.elected_uncleanly for t in led if until is None or (t.time or 0) < until)
+    led = [(time, term) for time, term in timeline.dated_terms if term.leader == broker and time > loaded]
+    return any(term.elected_uncleanly for time, term in led if until is None or time < until)
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:

@@ -90,8 +90,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     For example, if epoch 3 wrote the lost record of offset 5, and offset 5 now has a record of epoch 4: from 3 to 4.
     """
     then, now = epoch_of_records(timeline, lost), epoch_at_offset(timeline, lost)
-    led = [term for term in timeline.terms.values() if term.leader is not None]
-    old = timeline.terms.get(then) if then is not None else writing_term(timeline, led, lost, now)
+    old = timeline.terms.get(then) if then is not None else writing_term(timeline, lost, now)
     if old is not None and began_after_acknowledgement(old, lost):
         old = None  # another broker led the epoch before, and acknowledged them
     then = old.epoch if old is not None and now is not None and now < old.epoch else then
@@ -101,7 +100,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         writer, replacing = terms
         resumed = resumption_facts(timeline, replacing, lost) if writer is replacing else []
         return LeaderChange(writer, replacing, missing, tuple(resumed))
-    after = [term for term in led if old is None or term.epoch > old.epoch]
+    after = [term for term in timeline.led_terms if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and lost_by_restart(timeline, new, lost):
         return LeaderChange(new, new, resumed=tuple(resumption_facts(timeline, new, lost)))

@@ -274,8 +274,8 @@ def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
 
 def leads_next(timeline: Timeline, broker: str, since: int) -> bool:
     """Whether no other broker may have led from a time until this one led, so that it fetched from no other leader."""
-    led = [term.time for term in timeline.terms.values() if term.leader == broker and term.time is not None]
-    until = min((time for time in led if time > since), default=MAX_INT64)
+    led = (time for time, term in timeline.dated_terms if term.leader == broker and time > since)
+    until = min(led, default=MAX_INT64)
     return not may_another_have_led(timeline, broker, since, until)
 
 
@@ -285,11 +285,9 @@ def term_led_again(timeline: Timeline, broker: str, lost: Lost) -> Term | None:
     A term starts at the log end of its leader. The broker was no follower in between, so if that is at or below the
     records, it lost them itself. None if any of this is not known.
     """
-    terms = [timeline.terms[epoch] for epoch in sorted(timeline.terms)]
-    led = [term for term in terms if term.leader is not None]
     if lost.first_acked is None or lost.last_acked is None or timeline.was_deleted:
         return None
-    for old, new in pairwise(led):
+    for old, new in pairwise(timeline.led_terms):
         if old.time is None or new.time is None or not old.time <= lost.first_acked <= lost.last_acked < new.time:
             continue
         are_its_own = old.leader == new.leader == broker and not old.has_conflict and not new.has_conflict

@@ -16,35 +16,42 @@ def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the lost records, if a truncation shows it, or a snapshot or a losing replica has one."""
     if lost.epoch is not None:
         return lost.epoch
-    held = timeline.replica_logs.records.filter(pl.col("value").is_in(list(lost.values[:1])))
-    epochs = held.filter(offset=lost.first)["leader_epoch"].drop_nulls().unique()
-    return int(epochs[0]) if len(epochs) == 1 else None
+    is_first = pl.col("value").is_in(list(lost.values[:1]))
+    return _only_epoch(timeline.replica_logs.records.filter(is_first, offset=lost.first))
 
 
 def epoch_at_offset(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
-    is_another = ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
-    now = logs.last_records.filter(is_another, offset=lost.first)
-    if logs.leader is not None and (now["broker"] == logs.leader).any():
-        now = now.filter(broker=logs.leader)
-    epochs = now["leader_epoch"].drop_nulls().unique()
+    now = logs.last_records.filter(_is_another(lost), offset=lost.first)
+    of_leader = now.filter(broker=logs.leader or "")
+    return _only_epoch(of_leader if len(of_leader) else now)
+
+
+def _is_another(lost: Lost) -> pl.Expr:
+    """An expression on records: whether one is not among the lost ones."""
+    return ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
+
+
+def _only_epoch(records: pl.DataFrame) -> int | None:
+    """The leader epoch of records; None if they have none or several."""
+    epochs = records["leader_epoch"].drop_nulls().unique()
     return int(epochs[0]) if len(epochs) == 1 else None
 
 
-def writing_term(timeline: Timeline, led: list[Term], lost: Lost, now: int | None) -> Term | None:
-    """The term of `led` that wrote the first lost record, by its acknowledgement; None if it is not certain.
+def writing_term(timeline: Timeline, lost: Lost, now: int | None) -> Term | None:
+    """The term that wrote the first lost record, by its acknowledgement; None if it is not certain.
 
     now: the epoch of the record that is at the offset now. It is older if that record's leader never had the lost ones:
     it was dead when they were acknowledged, or had the other record all the time. A leader that goes on in a new epoch
     wrote what is at or above its start in that epoch, also if the client sent it before.
     """
-    term = _term_at(led, lost.first_acked or lost.written, now)
-    if newer := _newer_term(timeline, led, term, lost, now):
+    term = _term_at(timeline, lost.first_acked or lost.written, now)
+    if newer := _newer_term(timeline, term, lost, now):
         term, now = newer, None
     if term is None:
         return None
-    later = [t for t in led if t.epoch > term.epoch and (now is None or t.epoch < now)]
+    later = [t for t in timeline.led_terms if t.epoch > term.epoch and (now is None or t.epoch < now)]
     for following in later:
         if not _goes_on(timeline, term, following, lost):
             break
@@ -82,7 +89,7 @@ def replaced_leader(timeline: Timeline, term: Term, lost: Lost) -> Term | None:
     Later epochs may have replaced that record, too.
     """
     at = timeline.replica_logs.records.filter(offset=lost.first, leader_epoch=term.epoch)
-    has_others = at.filter(~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()).height > 0
+    has_others = at.filter(_is_another(lost)).height > 0
     return late_term(timeline, lost, term, lacked=True, now=term.epoch) if has_others else None
 
 
@@ -140,19 +147,19 @@ def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> boo
     return is_below and not started
 
 
-def _term_at(led: list[Term], time: int | None, now: int | None) -> Term | None:
-    """The term of `led` at a time (ns), at most epoch `now`; None if it is not certain."""
+def _term_at(timeline: Timeline, time: int | None, now: int | None) -> Term | None:
+    """The term at a time (ns), at most epoch `now`; None if it is not certain."""
     if time is None:
         return None
-    known = [t for t in led if t.time is not None and t.time <= time and (now is None or t.epoch <= now)]
+    known = [term for began, term in timeline.dated_terms if began <= time and (now is None or term.epoch <= now)]
     if known:
         return known[-1]
     # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
-    first = [t for t in led if t.epoch == 0]
-    return first[0] if first and now is not None and len([t for t in led if t.epoch <= now]) == 2 else None
+    up_to_now = [term for term in timeline.led_terms if now is not None and term.epoch <= now]
+    return up_to_now[0] if len(up_to_now) == 2 and up_to_now[0].epoch == 0 else None
 
 
-def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lost, now: int | None) -> Term | None:
+def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | None) -> Term | None:
     """The term after epoch `now` that acknowledged the lost records, if the leader of `term` cannot have; else None.
 
     All other leaders of these terms must have been dead.
@@ -161,11 +168,11 @@ def _newer_term(timeline: Timeline, led: list[Term], term: Term | None, lost: Lo
         return None
     # The acknowledgement has reached the client a second later.
     since, until = lost.first_acked - SECOND, lost.last_acked
-    newer = [t for t in led if t.epoch > now and t.time is not None and t.time <= lost.first_acked]
+    newer = [t for time, t in timeline.dated_terms if t.epoch > now and time <= lost.first_acked]
     newer = [t for t in newer if not _begins_above(t, lost)]
     if not newer or newer[-1].has_conflict:
         return None
-    begun = [t for t in led if (t.time is None or t.time <= until) and not _begins_above(t, lost)]
+    begun = [t for t in timeline.led_terms if (t.time is None or t.time <= until) and not _begins_above(t, lost)]
     others = {t.leader or "" for t in begun} - {newer[-1].leader}
     held = {term.leader} if _held_another(timeline, term, lost) else set()
     are_dead = all(is_process_dead(timeline, other, since, until) for other in others - held)

@@ -121,8 +121,7 @@ def _times(timeline: Timeline) -> Record:
             "ended": t.ended,
             "rivals": [[name, time] for name, time in t.claims.items() if name != t.leader and time is not None],
         }
-        for t in timeline.terms.values()
-        if t.leader is not None
+        for t in timeline.led_terms
     ]
     lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
     ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.is_noop]

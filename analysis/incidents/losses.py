@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -193,17 +193,15 @@ def _replaced_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> 
     """
     logs = timeline.replica_logs
     now = logs.last_records.filter(broker=logs.leader or "", offset=offset)["leader_epoch"].drop_nulls()
-    terms = [term for term in timeline.terms.values() if term.leader is not None and term.time is not None]
-    number = next((n for n, term in enumerate(terms) if n and len(now) and term.epoch == now[0]), None)
-    if number is None:
-        return None
-    before, term = terms[number - 1], terms[number]
-    since = term.time or 0
-    if term.start is None or term.start > offset or not (before.time or 0) <= begun < since < ended:
-        return None
-    starts = timeline.starts_and_loads(term.leader)
-    is_known = bool(starts) and not term.has_conflict and not before.has_conflict
-    return before.epoch if is_known and not any(since < time <= ended for time in starts) else None
+    for (began, before), (since, term) in pairwise(timeline.dated_terms):
+        if not len(now) or term.epoch != now[0]:
+            continue
+        if term.start is None or term.start > offset or not began <= begun < since < ended:
+            return None
+        starts = timeline.starts_and_loads(term.leader)
+        is_known = bool(starts) and not term.has_conflict and not before.has_conflict
+        return before.epoch if is_known and not any(since < time <= ended for time in starts) else None
+    return None
 
 
 def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None:

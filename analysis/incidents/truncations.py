@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
@@ -60,13 +61,13 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         lost = _lost_records(timeline, first, end, written, epoch)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
-        found, time = explain_loss(timeline, lost), alike[0].time
+        explained = _explain(timeline, lost, event, _reason_of_truncation(timeline, alike[0]))
+        time = alike[0].time
         # The facts of a known cause date the truncation.
-        is_undated = found.is_known or started is None or time is None
-        when = "" if is_undated else f"; truncated at {utc_text((started or 0) + (time or 0) // MS)}"
-        text = f"{event}{_reason_of_truncation(timeline, alike[0])}; no acknowledgements are recorded{when}"
-        truncated = OffsetRange(lost.topic, lost.partition, first, end - 1)
-        yield Explained(**vars(found), sentence=text, event=event, truncated=truncated)
+        if not explained.is_known and started is not None and time is not None:
+            sentence = f"{explained.sentence}; truncated at {utc_text(started + time // MS)}"
+            explained = replace(explained, sentence=sentence)
+        yield explained
 
 
 def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
@@ -80,13 +81,10 @@ def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator
     for before, term in pairwise(t for t in known if not t.has_conflict):
         first, end = term.start or 0, before.start or 0
         lost = _lost_records(timeline, first, end, before.time)
-        lacked = OffsetRange(lost.topic, lost.partition, first, end - 1)
-        if first >= end or any(lacked.overlaps(one) for one in truncated):
+        if first >= end or any(lost.overlaps(one) for one in truncated):
             continue
         event = f"broker {term.leader} began to lead {lost.name} in epoch {term.epoch} from offset {first}"
-        event += f", below offset {end}, where epoch {before.epoch} had begun"
-        text = f"{event}; no acknowledgements are recorded"
-        yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
+        yield _explain(timeline, lost, f"{event}, below offset {end}, where epoch {before.epoch} had begun")
 
 
 class _NewLog(NamedTuple):
@@ -105,7 +103,7 @@ class _NewLog(NamedTuple):
 
 def _new_logs(timeline: Timeline) -> Iterator[_NewLog]:
     """The leaders that found no log when they started, though the partition had records, and led next from offset 0."""
-    led = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    led = timeline.dated_terms
     created = [(end.time, end) for end in timeline.ends if end.is_new and end.time is not None]
     for time, found in created if not timeline.was_deleted else ():
         before = [term for at, term in led if at < time][-1:]
@@ -122,12 +120,16 @@ def _explain_new_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Itera
     """An explanation for each leader that found no log when it started, unless the range of a truncation overlaps."""
     for new in _new_logs(timeline):
         lost = _lost_records(timeline, 0, new.end, new.before.time)
-        lacked = OffsetRange(lost.topic, lost.partition, 0, new.end - 1)
-        if any(lacked.overlaps(one) for one in truncated):
-            continue
-        event = f"{new.event}, and led {lost.name} from offset 0 in epoch {new.after.epoch}"
-        text = f"{event}; it had records up to offset {new.end - 1} or later; no acknowledgements are recorded"
-        yield Explained(**vars(explain_loss(timeline, lost)), sentence=text, event=event, truncated=lacked)
+        if not any(lost.overlaps(one) for one in truncated):
+            event = f"{new.event}, and led {lost.name} from offset 0 in epoch {new.after.epoch}"
+            yield _explain(timeline, lost, event, f"; it had records up to offset {new.end - 1} or later")
+
+
+def _explain(timeline: Timeline, lost: Lost, event: str, more: str = "") -> Explained:
+    """The explanation of an event that removed records; `more` follows the event in its sentence."""
+    sentence = f"{event}{more}; no acknowledgements are recorded"
+    truncated = OffsetRange(lost.topic, lost.partition, lost.first, lost.last)
+    return Explained(**vars(explain_loss(timeline, lost)), sentence=sentence, event=event, truncated=truncated)
 
 
 def _lost_records(timeline: Timeline, first: int, end: int, written: int | None, epoch: int | None = None) -> Lost:
@@ -158,7 +160,7 @@ def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEn
     followed = [(time, end, end.fact.epoch) for time, end in timeline.dated_ends(cut.broker, "followed")]
     loads = [time for time, _ in timeline.dated_ends(cut.broker, "loaded") if time <= until]
     loaded = max(loads, default=0)
-    terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    terms = timeline.dated_terms
     own = {term.epoch for time, term in terms if term.leader == cut.broker and time < loaded}
     own |= {epoch for time, _, epoch in followed if time < loaded and epoch is not None}
     # It had them all when it began to follow these.
@@ -178,7 +180,7 @@ def _last_led_since(timeline: Timeline, broker: str, loaded: int, until: int) ->
     It followed no leader since, and an unclean election came next: a clean one also removes tails that were never
     committed.
     """
-    terms = [(term.time, term) for term in timeline.terms.values() if term.leader and term.time is not None]
+    terms = timeline.dated_terms
     led = [time for time, term in terms if term.leader == broker and not term.has_conflict and time < loaded]
     starts = [start.alive_until for time, start in timeline.starts_of(broker) if time <= until]
     ran_until = starts[-1] if starts else 0
@@ -271,7 +273,7 @@ def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, i
 def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
     """The starts of the epochs after those that a broker led or followed before a time; empty if none is known."""
     own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time < at]
-    own += [t.epoch for t in timeline.terms.values() if t.leader == broker and t.time is not None and t.time < at]
+    own += [term.epoch for time, term in timeline.dated_terms if term.leader == broker and time < at]
     last = max((epoch for epoch in own if epoch is not None), default=None)
     terms = [] if last is None else [term for term in timeline.terms.values() if term.epoch > last]
     return [term.start for term in terms if term.start is not None]

@@ -78,7 +78,7 @@ def _last_writes(p: Partition) -> dict[int, int]:
     """
     if p.timeline is None:
         return {}
-    led = [(term.time, term.leader) for term in p.timeline.terms.values() if term.time is not None and term.leader]
+    led = [(time, term.leader or "") for time, term in p.timeline.dated_terms]
     last: dict[int, int] = {}
     for (since, leader), (began, _) in pairwise(led):
         died = max((time for time in p.timeline.ends_of_process(leader) if since <= time <= began), default=began)

@@ -221,8 +221,7 @@ def _starts_in_server_logs(p: Observations, bounds: _Bounds) -> Iterator[StartEv
     """
     if p.timeline is None:
         return
-    terms = [(term.time, term.leader) for term in p.timeline.terms.values()]
-    led = sorted((time, leader) for time, leader in terms if time is not None and leader)
+    led = sorted((time, term.leader) for time, term in p.timeline.dated_terms)
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:
             continue

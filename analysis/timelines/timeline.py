@@ -219,6 +219,16 @@ class Timeline:
         """Whether the topic was deleted: another one of its name begins at offset 0 and in epoch 0 again."""
         return any(fact.kind == "topic-deleted" for fact in self.topic_changes)
 
+    @property
+    def led_terms(self) -> list[Term]:
+        """The terms with a known leader, in order of epoch."""
+        return [term for term in self.terms.values() if term.leader is not None]
+
+    @property
+    def dated_terms(self) -> list[tuple[int, Term]]:
+        """The terms with a known leader and time, each with the time (ns), in order of epoch."""
+        return [(term.time, term) for term in self.led_terms if term.time is not None]
+
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
@@ -367,7 +377,7 @@ class Builder(Timeline):
         """
         if report.time is None:
             return False
-        led = sorted((t.time, t.leader) for t in self.terms.values() if t.time is not None and t.leader is not None)
+        led = sorted((time, term.leader or "") for time, term in self.dated_terms)
         last = [[leader for since, leader in led if since <= at][-1:] for at in (report.time, report.time + SECOND)]
         return all(leaders not in ([], [report.broker]) for leaders in last)
 

@@ -264,9 +264,8 @@ def test_a_leader_that_goes_on_writes_in_its_new_epoch(leader, start, faults, ac
     held = " ".join(f"{offset}x@{int(offset >= start)}" for offset in range(start + 1))
     tables = {**logs(f"1: {held}\n2: {held}"), "epochs": epochs((str(leader), 0, 0), (str(leader), 1, start))}
     known = timeline(tables, meta=metadata((9, {"leader": leader, "isr": [1, 2]})), faults=faults)
-    led = [term for term in known.terms.values() if term.leader is not None]
-    assert [(term.epoch, term.start) for term in led] == [(0, 0), (1, start)]
-    found = writing_term(known, led, replace(lost(at=acked_at), first_acked=4 * SECOND), None)
+    assert [(term.epoch, term.start) for term in known.led_terms] == [(0, 0), (1, start)]
+    found = writing_term(known, replace(lost(at=acked_at), first_acked=4 * SECOND), None)
     assert found is not None
     assert found.epoch == epoch
 
