@@ -155,24 +155,23 @@ def _walk(root: Path, folders: dict[Path, tuple[Path, list[str]]]) -> Iterator[F
             found = f"more than {MAX_ENTRIES:,} files and folders"
             raise InputError(str(root), found, "brokers' files", "check where its links lead")
         for entry in entries:
+            path, name = Path(entry.path), relative / entry.name
             if entry.name != (shown := entry.name.encode(errors="backslashreplace").decode()):
                 # A report cannot contain such a name. Kafka writes none, but who collected a broker's folder may have.
-                yield FoundFile(Path(entry.path), relative / shown, NOT_UTF8)
+                yield FoundFile(path, relative / shown, NOT_UTF8)
                 continue
             try:
-                if entry.is_dir():
-                    if SEGMENT.fullmatch(entry.name) and PARTITION_FOLDER.fullmatch(folder.name):
-                        yield FoundFile(Path(entry.path), relative / entry.name, "found a folder, expected a file")
-                    elif depth < MAX_DEPTH:
-                        pending.append((Path(entry.path), relative / entry.name, depth + 1))
-                elif entry.is_file():
-                    yield FoundFile(Path(entry.path), relative / entry.name, "")
+                if not entry.is_dir():
+                    found = "" if entry.is_file() else file_type_of(entry.stat().st_mode)
+                elif SEGMENT.fullmatch(entry.name) and PARTITION_FOLDER.fullmatch(folder.name):
+                    found = "a folder"
                 else:
-                    found = file_type_of(entry.stat().st_mode)
-                    yield FoundFile(Path(entry.path), relative / entry.name, f"found {found}, expected a file")
+                    if depth < MAX_DEPTH:
+                        pending.append((path, name, depth + 1))
+                    continue
             except OSError as error:
                 found = "a broken link" if isinstance(error, FileNotFoundError) else reason_of(error)
-                yield FoundFile(Path(entry.path), relative / entry.name, f"found {found}, expected a file")
+            yield FoundFile(path, name, f"found {found}, expected a file" if found else "")
 
 
 def _unreadable(path: Path, name: str, folders: Path, reason: str) -> Part | None:
