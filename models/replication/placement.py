@@ -57,8 +57,8 @@ def kafka(
     (nextReplicaShift). With racks (KIP-36) the brokers alternate by rack, and a replica goes to a rack and a broker
     without one, as long as there is any.
     """
-    racks = racks or {}
-    order = _alternate_racks(racks) if racks else list(brokers)
+    racks = racks or dict.fromkeys(brokers, "")  # all in one rack
+    order = _alternate_racks(racks)
     rack_count, count = len(set(racks.values())), len(order)
     shift, found = start, []
     for partition in range(partitions):
@@ -67,12 +67,10 @@ def kafka(
         first = (partition + start) % count
         chosen, step = [order[first]], 0
         while len(chosen) < replication_factor:
-            offset = shift * rack_count if racks else shift
-            broker = order[_replica_index(first, offset, step, count)]
+            broker = order[_replica_index(first, shift * rack_count, step, count)]
             step += 1
-            used = {racks[one] for one in chosen} if racks else set()
-            is_new_rack = not racks or racks[broker] not in used or len(used) == rack_count
-            if is_new_rack and broker not in chosen:
+            used = {racks[one] for one in chosen}
+            if broker not in chosen and (racks[broker] not in used or len(used) == rack_count):
                 chosen.append(broker)
         found.append(tuple(chosen))
     return found

@@ -295,8 +295,7 @@ class Consumer(Client):
                 if error != errors.OFFSET_NOT_AVAILABLE:
                     self.refresh()
             elif part.batches:
-                has_gaps = self._has_gaps
-                batches = self._skip_hidden(request, partition, part.batches) if has_gaps else part.batches
+                batches = self._skip_hidden(request, partition, part.batches) if self._has_gaps else part.batches
                 if batches:
                     self._buffer[partition] = list(batches)
         if failed:
