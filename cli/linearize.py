@@ -13,6 +13,7 @@ import click
 from ..analysis.linearizability.linearize import Judgement, Request, evidence, judge_operations
 from ..analysis.linearizability.minimal import Minimal, minimal_failure
 from ..analysis.linearizability.user_model import load_model, model_for
+from ..analysis.wording import plural
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.operation_history import History, read_operations
@@ -88,15 +89,14 @@ def _print_judgement(judgement: Judgement, shrunk: Minimal | None, minimal: bool
     result, history = judgement.result, judgement.history
     number = len(history.operations) + history.others
     took = f"{result.seconds:.3g} s" if result.seconds >= 0.1 else f"{result.seconds * 1e3:.2g} ms"
-    count = f"{number} operation{'s' * (number != 1)}, {judgement.model.name}, {took}"
+    count = f"{plural(number, 'operation')}, {judgement.model.name}, {took}"
     click.echo(f"{history.source}: {result.verdict} ({count})")
     for line in evidence(judgement):
         click.echo(f"  {line}")
     if shrunk is not None:
         after = f" after {len(shrunk.before)} linearizable operations" if shrunk.before else ""
-        needed = len(shrunk.operations)
-        alone = "a smaller history that is not linearizable either"
-        click.echo(f"  minimal failure ({alone}): {needed} operation{'s' * (needed != 1)}{after}:")
+        needed = plural(len(shrunk.operations), "operation")
+        click.echo(f"  minimal failure (a smaller history that is not linearizable either): {needed}{after}:")
         for index in shrunk.operations:
             click.echo(f"    {judgement.operation(index)}")
     elif minimal and result.verdict == "illegal":
