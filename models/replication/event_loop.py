@@ -30,6 +30,10 @@ class PausableTimer:
         """Run `action(argument)` at `time`, or when the process goes on after it."""
         self._loop.at(time, self._run, (action, argument))
 
+    def after(self, delay: int, action: Action, argument: Any = None) -> None:
+        """Run `action(argument)` after `delay`, or when the process goes on after that."""
+        self._loop.after(delay, self._run, (action, argument))
+
     def _run(self, due: tuple[Action, Any]) -> None:
         if self._is_paused:
             self._waiting.append(due)
@@ -45,7 +49,7 @@ class PausableTimer:
         self._is_paused = False
         waiting, self._waiting = self._waiting, []
         for action, argument in waiting:
-            self._loop.at(self._loop.now, self._run, (action, argument))
+            self._loop.after(0, self._run, (action, argument))
 
 
 class EventLoop:
@@ -67,6 +71,12 @@ class EventLoop:
         order = self._order
         self._order = order + 1
         heappush(self._heap, (time, order, action, argument))
+
+    def after(self, delay: int, action: Action, argument: Any = None) -> None:
+        """Run `action(argument)` after `delay`."""
+        order = self._order
+        self._order = order + 1
+        heappush(self._heap, (self.now + delay, order, action, argument))
 
     def stop(self) -> None:
         """End the run after the current event."""

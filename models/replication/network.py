@@ -122,7 +122,7 @@ class Network:
         if connection is not None and connection.node in self._paused:
             self._paused[connection.node].append(Delivery(message.on_closed, message))
             return
-        self.loop.at(self.loop.now + self.latency, message.on_closed, message)
+        self.loop.after(self.latency, message.on_closed, message)
 
     def pause(self, node: int) -> None:
         """Pause a client's process: it gets what is sent from now on when it resumes."""
@@ -132,7 +132,7 @@ class Network:
     def resume(self, node: int) -> None:
         """Resume a paused client: it gets what waited for it, in order."""
         for action, message in self._paused.pop(node, []):
-            self.loop.at(self.loop.now, action, message)
+            self.loop.after(0, action, message)
         self._update_is_faulty()
 
     def abandon(self, connection: Connection) -> None:

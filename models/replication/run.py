@@ -16,7 +16,7 @@ from .placement import assign_replicas
 from .ports import NO_HISTORY, History
 
 CONSUMERS_START = 500 * MS
-CHECK = 500 * MS
+CHECK_INTERVAL = 500 * MS
 SETTLE_TIMEOUT = 120 * SECOND  # for the cluster to settle, and for the final reads
 LEADER_TIMEOUT = 30 * SECOND  # for a partition to get a leader after all brokers are up
 # A broker that comes back may truncate its log, so the disks are copied before these faults end.
@@ -51,7 +51,7 @@ class Run:
             loop.at(config.producers_start + number * config.producers_stagger, producer.start)
         for fault in self._faults:
             loop.at(fault.at, self._injector.inject, fault)
-        loop.at(config.producers_start + CHECK, self._supervise)
+        loop.at(config.producers_start + CHECK_INTERVAL, self._supervise)
         loop.run(config.horizon)
         return cluster
 
@@ -62,9 +62,9 @@ class Run:
         if loop.now > last and all(producer.finished for producer in cluster.producers):
             self._injector.heal_all()
             cluster.healed_at = loop.now
-            loop.at(loop.now + cluster.config.settle, self._settle, loop.now)
+            loop.after(cluster.config.settle, self._settle, loop.now)
         else:
-            loop.at(loop.now + CHECK, self._supervise)
+            loop.after(CHECK_INTERVAL, self._supervise)
 
     def _settle(self, since: int) -> None:
         """Wait until partitions have leaders and full ISRs, and consumers caught up; then begin the final reads."""
@@ -78,7 +78,7 @@ class Run:
         ready = ready and not next(cluster.open_transactions(), None)
         leaderless = any(state.leader == NO_LEADER for state in states)
         if not ready and loop.now - since < (LEADER_TIMEOUT if leaderless else SETTLE_TIMEOUT):
-            loop.at(loop.now + CHECK, self._settle, since)
+            loop.after(CHECK_INTERVAL, self._settle, since)
             return
         ends = {number: log for number, log in enumerate(ranges) if log is not None and self._has_known_end(number)}
         if len(ends) < cluster.config.data_partitions:
@@ -86,8 +86,8 @@ class Run:
             return
         self._history.end_offsets(loop.now, loop.now + 2 * cluster.network.latency, ends)
         cluster.final_reader.goal = {partition: end for partition, (_, end) in ends.items()}
-        loop.at(loop.now + 5 * MS, cluster.final_reader.start)
-        loop.at(loop.now + SETTLE_TIMEOUT, lambda _: loop.stop())
+        loop.after(5 * MS, cluster.final_reader.start)
+        loop.after(SETTLE_TIMEOUT, lambda _: loop.stop())
 
     def _has_known_end(self, partition: int) -> bool:
         """Whether the leader's high watermark has reached the start of its epoch (KIP-207).
@@ -118,10 +118,9 @@ class FaultInjector:
         self._record(fault, False)
         self._cluster.record_state()
         if lasting is not None:
-            entry = (fault, lasting)
-            self._active.append(entry)
+            self._active.append((fault, lasting))
             if fault.lasts:
-                self._cluster.loop.at(self._cluster.loop.now + fault.lasts, self._heal, entry)
+                self._cluster.loop.after(fault.lasts, self._heal, (fault, lasting))
 
     def heal_all(self) -> None:
         """End every fault that is still active."""

@@ -151,14 +151,14 @@ class Broker:
             replica.purgatory.clear()
             replica.deletes = []
             process.report("loaded", partition, replica.log.end, replica.checkpointed_hw, self.was_clean_stop)
-        process.loop.at(process.loop.now + self.config.recovery_time, self._register, process.incarnation)
+        process.loop.after(self.config.recovery_time, self._register, process.incarnation)
 
     def _register(self, incarnation: int) -> None:
         process, loop = self.process, self.process.loop
         if process.state != STARTING or incarnation != process.incarnation:
             return
         if not self._quorum.can_register(self.id):
-            loop.at(loop.now + REGISTER_AGAIN, self._register, incarnation)
+            loop.after(REGISTER_AGAIN, self._register, incarnation)
             return
         process.state = RUNNING
         process.report("ready")
@@ -166,7 +166,7 @@ class Broker:
         self._quorum.register(self.id, was_clean, process.incarnation)
         if not self._ticking:
             self._ticking = True
-            loop.at(loop.now + int(self._rng.random() * TICK), self._tick)
+            loop.after(int(self._rng.random() * TICK), self._tick)
 
     def stop(self, reason: str) -> None:
         """End the process: crash, power-loss, shutdown or disk-full."""
@@ -227,7 +227,7 @@ class Broker:
             self._ticking = False
             return
         now = process.loop.now
-        process.loop.at(now + TICK, self._tick)
+        process.loop.after(TICK, self._tick)
         if process.is_paused or process.state != RUNNING:
             return
         if now >= self._due_heartbeat:

@@ -197,8 +197,7 @@ class ProduceHandler(BrokerPart):
             return
         queue.busy = bool(queue.waiting)  # requests that arrive now queue behind the waiting ones
         if queue.busy:
-            loop = self._process.loop
-            loop.at(loop.now, self._next, client)
+            self._process.loop.after(0, self._next, client)
 
     def _next(self, client: int) -> None:
         if self._process.defer(self._next, client):

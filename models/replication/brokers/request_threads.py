@@ -78,7 +78,7 @@ class RequestThreads:
             self._free -= 1
             call = self._queue.popleft()
             self._calls.append(call)
-            loop.at(loop.now + self._config.request_time, self._on_served, call)
+            loop.after(self._config.request_time, self._on_served, call)
 
     def _on_served(self, call: _Call) -> None:
         """A handler is done with its work on a request."""

@@ -47,7 +47,7 @@ class AsyncCommitter(GroupConsumer):
         if not error:
             self.group.on_acknowledged(membership.generation, membership.member, offsets)
         elif self.config.commit_retry and error in _RETRIED:
-            self.loop.at(self.loop.now + self.config.retry_backoff, self._retry, (self.incarnation, positions))
+            self.loop.after(self.config.retry_backoff, self._retry, (self.incarnation, positions))
 
     def _retry(self, argument: tuple[int, Positions]) -> None:
         incarnation, (offsets, epochs) = argument

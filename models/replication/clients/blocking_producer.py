@@ -38,14 +38,14 @@ class BlockingProducer(Producer):
             if not self._left:
                 if self.generated < self.ops:
                     self._left = -1  # the next burst is scheduled
-                    self.loop.at(now + int(self._rng.random() * 2 * self.config.interval), self._generate)
+                    self.loop.after(int(self._rng.random() * 2 * self.config.interval), self._generate)
                 return
             if self._left < 0:
                 return
             if self._outstanding >= self._max_batches:
                 if self._waiting_since < 0:
                     self._waiting_since = now
-                    self.loop.at(now + self.config.max_block, self._refuse, now)
+                    self.loop.after(self.config.max_block, self._refuse, now)
                 return
             self._waiting_since = -1
             self._left -= 1
@@ -70,4 +70,4 @@ class BlockingProducer(Producer):
 
     def _complete(self, batch: ProducerBatch, outcome: str, error: str, base: int) -> None:
         super()._complete(batch, outcome, error, base)
-        self.loop.at(self.loop.now, self._send_burst)
+        self.loop.after(0, self._send_burst)

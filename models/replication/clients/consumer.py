@@ -87,7 +87,7 @@ class Consumer(Client):
         assigned = [(p, self._go_to(p, *self._coordinator.committed(self.name, p))) for p in self.assigned]
         self._history.assign(self.head(self.next_op()), assigned)
         self._begin_poll()
-        self.loop.at(self.loop.now + TICK, self._tick, self.incarnation)
+        self.loop.after(TICK, self._tick, self.incarnation)
 
     def _go_to(self, partition: int, committed: int | None, epoch: int) -> int | None:
         """Read a partition from its committed offset on; without one by auto.offset.reset, which may take a request.
@@ -190,12 +190,11 @@ class Consumer(Client):
     def _after_poll(self, records: Records) -> None:
         """Commit and handle, in the order that the application chose."""
         config = self.config
-        now = self.loop.now
         if config.commit == "none" or self.goal or not records:
             if config.handle_time and records and not self.goal:
-                self.loop.at(now + config.handle_time, self._begin_poll, self.incarnation)
+                self.loop.after(config.handle_time, self._begin_poll, self.incarnation)
             elif self._buffer:
-                self.loop.at(now, self._begin_poll, self.incarnation)
+                self.loop.after(0, self._begin_poll, self.incarnation)
             elif self._seek_to is not None:
                 self._begin_poll()
             else:
@@ -207,7 +206,7 @@ class Consumer(Client):
             self._handle_later(records)
 
     def _handle_later(self, records: Records) -> None:
-        self.loop.at(self.loop.now + self.config.handle_time, self._on_handled, (self.incarnation, records))
+        self.loop.after(self.config.handle_time, self._on_handled, (self.incarnation, records))
 
     def _on_handled(self, argument: tuple[int, Records]) -> None:
         incarnation, records = argument
@@ -368,7 +367,7 @@ class Consumer(Client):
         if self.finished or not self._is_running(incarnation):
             return
         now = self.loop.now
-        self.loop.at(now + TICK, self._tick, incarnation)
+        self.loop.after(TICK, self._tick, incarnation)
         timeout = min(self.config.request_timeout, 30 * SECOND)
         for request in [r for r in self._fetching.values() if now - r.sent > timeout]:
             self.on_closed(request)

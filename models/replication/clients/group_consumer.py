@@ -63,7 +63,7 @@ class GroupConsumer(MemberProcess):
         self.assigned = ()
         self.refresh()
         self._begin_poll()
-        self.loop.at(self.loop.now + RETRY, self._tick, self.incarnation)
+        self.loop.after(RETRY, self._tick, self.incarnation)
 
     def crash(self, reason: str = KILLED) -> None:
         """The process dies; the coordinator removes it when its session ends."""
@@ -134,7 +134,7 @@ class GroupConsumer(MemberProcess):
     def _after_poll(self, records: Records) -> None:
         """Commit and handle, in the order that the application chose; a commit is synchronous."""
         if not records:
-            self.loop.at(self.loop.now, self._begin_poll, self.incarnation)
+            self.loop.after(0, self._begin_poll, self.incarnation)
         elif self.config.commit == "before":
             self._send_commit(lambda: self._handle_later(records))
         else:

@@ -27,7 +27,7 @@ class MemberProcess(Consumer):
         self.network.resume(self.node)
 
     def _restart_later(self) -> None:
-        self.loop.at(self.loop.now + RESTART, self._restart, self.incarnation)
+        self.loop.after(RESTART, self._restart, self.incarnation)
 
     def _restart(self, incarnation: int) -> None:
         if not self.alive and incarnation == self.incarnation:

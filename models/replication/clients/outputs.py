@@ -143,7 +143,7 @@ class PlainOutput(Producer):
     def start(self, _: None = None) -> None:
         """Be ready at once; requests wait for metadata."""
         self.refresh()
-        self.loop.at(self.loop.now, self._tick)
+        self.loop.after(0, self._tick)
         self._owner.on_idle("")
 
     def process(self, work: Work) -> None:

@@ -66,7 +66,7 @@ class Processor(GroupConsumer):
 
     def _handle_later(self, records: Records) -> None:
         self._polled = records
-        self.loop.at(self.loop.now + self.config.handle_time, self._process, self.incarnation)
+        self.loop.after(self.config.handle_time, self._process, self.incarnation)
 
     def _process(self, incarnation: int) -> None:
         if not self._is_running(incarnation):

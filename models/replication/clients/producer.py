@@ -52,7 +52,7 @@ class Producer(Client):
         if not self.finished:
             self.refresh()
             self._generate(None)
-            self.loop.at(self.loop.now + TICK, self._tick)
+            self.loop.after(TICK, self._tick)
 
     # --- the application
 
@@ -64,7 +64,7 @@ class Producer(Client):
                 partition = self._choose(self._open_batch)
                 self._add_to_batch(partition, self._begin_send(partition))
         if self.generated < self.ops:
-            self.loop.at(self.loop.now + int(self._rng.random() * 2 * config.interval), self._generate)
+            self.loop.after(int(self._rng.random() * 2 * config.interval), self._generate)
 
     def _begin_send(self, partition: int) -> int:
         """Begin the operation that sends a partition's next value, and return the number of that value."""
@@ -88,7 +88,7 @@ class Producer(Client):
             batch = ProducerBatch(self.index, partition, number, now)
             state.queue.append(batch)
             self._outstanding += 1
-            self.loop.at(now + config.linger, self._drain)
+            self.loop.after(config.linger, self._drain)
         batch.count += 1
         batch.ops.append(self._op)
         if batch.count >= config.batch_records:
@@ -291,7 +291,7 @@ class Producer(Client):
     def on_refused(self, request: ApiVersionsRequest) -> None:
         """The broker does not run: try again later."""
         if self._connecting.get(request.broker) is request and not self.finished:
-            self.loop.at(self.loop.now + self.config.retry_backoff, self._connect, request.broker)
+            self.loop.after(self.config.retry_backoff, self._connect, request.broker)
 
     def _retry(self, batch: ProducerBatch, error: str) -> None:
         """Put a batch back for another attempt."""
@@ -339,7 +339,7 @@ class Producer(Client):
         now = self.loop.now
         if self.finished:
             return
-        self.loop.at(now + TICK, self._tick)
+        self.loop.after(TICK, self._tick)
         config = self.config
         if config.added_partitions and now >= self._metadata.updated_at + config.metadata_age:
             self.refresh()

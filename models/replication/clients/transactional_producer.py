@@ -65,13 +65,12 @@ class TransactionalProducer(Producer):
             self.refresh()
             self._phase = INITIALISING
             self._step()
-            self.loop.at(self.loop.now, self._tick)
+            self.loop.after(0, self._tick)
 
     def _pause(self) -> None:
         """Schedule the application's next action."""
         self._action += 1
-        later = self.loop.now + int(self._rng.random() * 2 * self.config.interval)
-        self.loop.at(later, self._act, self._action)
+        self.loop.after(int(self._rng.random() * 2 * self.config.interval), self._act, self._action)
 
     def _act(self, action: int) -> None:
         """Begin a transaction, send its next record, or end it."""

@@ -80,7 +80,7 @@ class Quorum:
         for partition, state in enumerate(self.states):
             if state is not ABSENT:
                 self.report(QUORUM, "stored", partition, None, state)
-        self.loop.at(self.loop.now + TICK, self._tick)
+        self.loop.after(TICK, self._tick)
 
     def add_partitions(self) -> None:
         """Create the partitions that the topic lacks (kafka-topics --alter), once a controller is active.
@@ -89,7 +89,7 @@ class Quorum:
         """
         controller = self.running
         if controller is None:
-            self.loop.at(self.loop.now + TICK, lambda _: self.add_partitions())
+            self.loop.after(TICK, lambda _: self.add_partitions())
             return
         for partition, state in enumerate(self.states):
             if state is ABSENT:
@@ -214,7 +214,7 @@ class Quorum:
 
     def _tick(self, _: None) -> None:
         now = self.loop.now
-        self.loop.at(now + TICK, self._tick)
+        self.loop.after(TICK, self._tick)
         gone = [b for b in self.live if self.sessions[b] < now]
         watcher = self._watcher
         if watcher is None:

@@ -73,7 +73,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._resign()
         self.leader_epoch, self._is_loading = epoch, True
         loop = self._process.loop
-        loop.at(loop.now + self._config.group_load_time, self._load, self._term())
+        loop.after(self._config.group_load_time, self._load, self._term())
 
     def _term(self) -> Term:
         return Term(self._process.incarnation, self.leader_epoch)
@@ -101,7 +101,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
                 self._replay(part, self.records[part.first : part.values_end] if is_own else ())
         self._is_loading = False
         self._on_loaded()
-        self._process.loop.at(self._process.loop.now + TICK, self._tick, term)
+        self._process.loop.after(TICK, self._tick, term)
 
     def _resign(self) -> None:
         """Refuse parked requests and drop the state: the term has ended."""
@@ -129,5 +129,5 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         if not self._enter(self._tick, term):
             return
         now = self._process.loop.now
-        self._process.loop.at(now + TICK, self._tick, term)
+        self._process.loop.after(TICK, self._tick, term)
         self._tick_active(now)

@@ -54,7 +54,7 @@ def shutdown(target: Target, fault: Fault) -> Lasting:
 
     holding = _hold(target, fault, "down", lambda node: target.brokers[node].leave(), target.start_broker)
     next(holding)
-    target.loop.at(target.loop.now + 50 * MS, stop)
+    target.loop.after(50 * MS, stop)
     yield
     stop()  # the process must end before it restarts
     return (yield from holding)
