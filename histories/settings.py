@@ -66,9 +66,13 @@ class Settings:
         """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED
 
+    def setting_of(self, process: str | None, name: str, default: Any = None) -> Any:
+        """A setting of a process, such as group.id; `default` if run.json does not set it."""
+        return self.processes.get(process or "", {}).get(name, default)
+
     def role(self, process: str) -> str:
         """The role of a process (of ROLES), or nothing."""
-        return str(self.processes.get(process, {}).get("role", ""))
+        return str(self.setting_of(process, "role", ""))
 
     def final_processes(self) -> list[str]:
         """The processes that made the final reads."""
@@ -88,16 +92,16 @@ class Settings:
 
     def acks(self, process: str) -> str:
         """The configured acks: all, 1 or 0. Kafka's default since 3.0 is all; -1 means all."""
-        acks = str(self.processes.get(process, {}).get("acks", "all"))
+        acks = str(self.setting_of(process, "acks", "all"))
         return "all" if acks == "-1" else acks
 
     def reads_uncommitted(self, process: str) -> bool:
         """Whether read_uncommitted is configured. Kafka's default is it; logjudge's is read_committed."""
-        return bool(self.processes.get(process, {}).get("isolation.level") == "read_uncommitted")
+        return bool(self.setting_of(process, "isolation.level") == "read_uncommitted")
 
     def group_of(self, process: str) -> str:
         """The configured group.id, or nothing."""
-        return str(self.processes.get(process, {}).get("group.id", ""))
+        return str(self.setting_of(process, "group.id", ""))
 
     def topic(self, name: str) -> dict[str, Any]:
         """The configuration of a topic, with partitions and replication.factor as numbers."""
@@ -111,13 +115,7 @@ class Settings:
 
     def retention_ms(self, topic: str) -> int | None:
         """The age in ms at which records of the topic may be deleted; None: never, 0: the setting is not a number."""
-        about = self.topic(topic)
-        if "delete" not in str(about.get("cleanup.policy", "delete")):
-            return None
-        setting = str(about.get("retention.ms", SEVEN_DAYS_MS))
-        if setting == "-1":
-            return None
-        return int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
+        return self._deletion_limit(topic, "retention.ms", SEVEN_DAYS_MS)
 
     def delete_retention_ms(self, topic: str) -> int:
         """How long (ms) compaction keeps a tombstone; 0 if the setting is not a number."""
@@ -130,11 +128,14 @@ class Settings:
 
     def retention_bytes(self, topic: str) -> int | None:
         """The size at which records of the topic may be deleted; None: never, 0: the setting is not a number."""
+        return self._deletion_limit(topic, "retention.bytes", -1)
+
+    def _deletion_limit(self, topic: str, name: str, default: int) -> int | None:
         about = self.topic(topic)
-        setting = str(about.get("retention.bytes", "-1"))
-        if setting == "-1" or "delete" not in str(about.get("cleanup.policy", "delete")):
+        limit = str(about.get(name, default))
+        if limit == "-1" or "delete" not in str(about.get("cleanup.policy", "delete")):
             return None
-        return int(setting) if re.fullmatch(r"[0-9]{1,18}", setting) else 0
+        return int(limit) if re.fullmatch(r"[0-9]{1,18}", limit) else 0
 
     def to_json(self) -> str:
         """The settings as JSON."""

@@ -186,7 +186,7 @@ def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataF
     None unless all copies were collected, each with every record since offset 0, and no marker before the record may
     be that of its transaction (late-write). `markers`: those of its producer before it.
     """
-    transactional_id = p.settings.processes.get(process, {}).get("transactional.id")
+    transactional_id = p.settings.setting_of(process, "transactional.id")
     topic, assigned = p.settings.topic(TRANSACTIONS_TOPIC), _state_replicas(p)
     number = topic.get("partitions", len(assigned) or STATE_PARTITIONS)
     factor = topic.get("replication.factor", STATE_REPLICAS)

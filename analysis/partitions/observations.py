@@ -169,7 +169,7 @@ class Observations(TopicPartition):
 
     def isolation(self, process: str) -> str | None:
         """read_committed or read_uncommitted; None: not recorded."""
-        level = self.settings.processes.get(process, {}).get("isolation.level")
+        level = self.settings.setting_of(process, "isolation.level")
         return str(level) if level in ("read_committed", "read_uncommitted") else None
 
     @cached_property

@@ -47,7 +47,7 @@ def describe_open_transaction(p: Observations, since: int) -> str:
         sends = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.implode()))
     owners = sends["process"].unique()
     process = str(owners[0]) if len(owners) == 1 else None
-    transactional_id = p.settings.processes.get(process, {}).get("transactional.id") if process else None
+    transactional_id = p.settings.setting_of(process, "transactional.id")
     ids = [f"transactional.id {transactional_id}"] if transactional_id else []
     ids += [f"producer id {producer}"] if producer is not None else []
     by = f" of {process}" if process else ""

@@ -30,7 +30,6 @@ from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds,
 GRACE_SECONDS = 30
 CLOCK_MARGIN_SECONDS = 2  # between the coordinator's clock and the history's
 MAX_TIMEOUT_MS = 900_000  # transaction.max.timeout.ms of the brokers, unless configured
-TRANSACTIONAL_ID = "transactional.id"
 OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
 
 
@@ -156,7 +155,7 @@ def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | 
     reached the leader since.
     """
     written, known = _time_written(p, txn), txn.coordinated
-    name = known["transactional_id"] if known else p.settings.processes.get(txn.process or "", {}).get(TRANSACTIONAL_ID)
+    name = known["transactional_id"] if known else p.settings.setting_of(txn.process, "transactional.id")
     for fault in faults_of(p.context):
         ids = fault.details.get("transactional_ids")
         is_its_own = fault.kind == "init-transactions" and isinstance(ids, list) and name in ids
@@ -189,7 +188,7 @@ def _time_in_words(p: Partition, known: Row) -> str:
 def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:
     if txn.coordinated is not None:
         return int(txn.coordinated["timeout_ms"])
-    configured = p.settings.processes.get(txn.process or "", {}).get("transaction.timeout.ms")
+    configured = p.settings.setting_of(txn.process, "transaction.timeout.ms")
     try:
         return int(str(configured))
     except ValueError:

@@ -144,13 +144,13 @@ def _breaches(p: Partition, group: Group, pairs: pl.DataFrame) -> pl.DataFrame:
 
 def _is_static(p: Partition) -> pl.Expr:
     """Selects the rows of static members. They stay in the group while they miss a rebalance."""
-    names = [name for name in p.settings.processes if _setting(p, name, "group.instance.id")]
+    names = [name for name in p.settings.processes if p.settings.setting_of(name, "group.instance.id")]
     return pl.col("process").is_in(names)
 
 
 def _are_two_members(p: Partition) -> pl.Expr:
     """Selects pairs that are not two instances of one static member."""
-    instances = {name: _setting(p, name, "group.instance.id") for name in p.settings.processes}
+    instances = {name: str(p.settings.setting_of(name, "group.instance.id", "")) for name in p.settings.processes}
     first, second = (pl.col(name).replace_strict(instances, default="") for name in ("process", "process_other"))
     return (first == "") | (first != second)
 
@@ -234,12 +234,8 @@ def have_own_epochs(p: Partition, group: Group) -> bool:
 
     Members are configured so, or the coordinator recorded what they owned.
     """
-    is_configured = any(_setting(p, name, "group.protocol") == "consumer" for name in group.members)
+    is_configured = any(p.settings.setting_of(name, "group.protocol") == "consumer" for name in group.members)
     return is_configured or "owned" in group_evidence(p).filter(group=group.id)["kind"]
-
-
-def _setting(p: Partition, process: str, name: str) -> str:
-    return str(p.settings.processes.get(process, {}).get(name, ""))
 
 
 def _owned_twice_finding(p: Partition, group: Group, row: Row) -> Finding:
