@@ -93,12 +93,12 @@ def _had_left_isr(timeline: Timeline, new: Term) -> bool:
 
 
 def _led_with_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
-    """Whether the new leader had led before, between the two terms, from an offset above the lost records.
+    """Whether the new leader had led a term between the two that began above the lost records, so that it had them.
 
-    A leader that was elected uncleanly may have had other records there.
+    False if one of the terms between began uncleanly: its leader may have had other records at these offsets.
     """
     if change.old is None or change.new is None:
         return False
-    led = [term for term in timeline.terms.values() if change.old.epoch < term.epoch < change.new.epoch and term.leader]
-    was_clean = all(term.elected_uncleanly is False for term in led)
-    return was_clean and any(term.leader == change.new_leader and (term.start or 0) > lost.last for term in led)
+    between = [term for term in timeline.led_terms if change.old.epoch < term.epoch < change.new.epoch]
+    was_clean = all(term.elected_uncleanly is False for term in between)
+    return was_clean and any(term.leader == change.new_leader and (term.start or 0) > lost.last for term in between)

@@ -88,7 +88,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         yield _absence(last, run)
 
 
-# Absent sends that are perhaps not lost, and the reason. Without a reason they are certainly not lost.
+# Absent sends that may not be lost, and the reason; without a reason they are certainly not lost.
 Doubt = tuple[pl.DataFrame, str]
 
 

@@ -31,7 +31,7 @@ class Trie(NamedTuple):
 
 @compiled_without_refcounts
 def copy_into(target: Int32s, source: Int32s) -> None:
-    """Copy an array to the start of another. An assignment to a slice would compile the sentence of its error, too."""
+    """Copy an array to the start of another. A slice assignment would also compile the text of its error message."""
     for i in range(len(source)):
         target[i] = source[i]
 

@@ -25,7 +25,7 @@ class Option(NamedTuple):
     type: type
 
 
-# By group.protocol: the settings of the other one. The broker's settings are listed too, as they have no effect.
+# By group.protocol: the settings of the other protocol, of clients and brokers. They have no effect.
 OTHER_PROTOCOL = {
     "classic": (
         "group.consumer.max.size",
@@ -43,7 +43,7 @@ OTHER_PROTOCOL = {
 }
 OF_CLASSIC_MEMBERS = ("group.max.size", "partition.assignment.strategy", "session.timeout.ms", "heartbeat.interval.ms")
 POLICY = "group.consumer.migration.policy"
-# What a setting needs that only a group has.
+# What settings of members need.
 A_GROUP = "a group: set partition.assignment.strategy or group.protocol=consumer"
 MAX_LONG = (1 << 63) - 1  # Kafka's default of flush.messages and flush.ms
 UNLIMITED = ("retention.ms", "retention.bytes")  # where Kafka's -1 is no limit
