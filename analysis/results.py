@@ -45,18 +45,17 @@ class Results:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.repeated_keys: list[str] = []  # of transactions on lists and registers: the first few by name
         self._summaries: list[dict[str, Any]] = []
         self._of_run: list[dict[str, Any]] = []
         self.context = pl.DataFrame(schema=CONTEXT)
-        self._lines: dict[int, int] = {}
+        self._lines: Counter[int] = Counter()  # by split
         self._frames: dict[str, list[pl.DataFrame]] = {kind: [] for kind in FRAMES}
 
     def add_counts(self, counts: dict[str, int]) -> None:
         """Adds the counts of one task to the totals by name."""
-        for name, number in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + number
+        self.counts.update(counts)
 
     def add_repeated_keys(self, names: list[str], count: int) -> None:
         """Adds keys that are not judged, as a value was written to each twice: some names, and how many there are."""
@@ -65,11 +64,11 @@ class Results:
 
     def add_lines(self, split: int, lines: int) -> None:
         """Adds to the number of lines in a split. Lines are only located once all splits are counted."""
-        self._lines[split] = self._lines.get(split, 0) + lines
+        self._lines[split] += lines
 
     def lines_of(self, split: int) -> int:
         """The number of lines in a split that were added so far."""
-        return self._lines.get(split, 0)
+        return self._lines[split]
 
     @property
     def splits(self) -> list[int]:
@@ -149,7 +148,7 @@ class Results:
         for split in self.run.splits:
             source = self.run.shown[split.number]
             first[split.number] = source, read[source]
-            read[source] += self._lines.get(split.number, 0)
+            read[source] += self._lines[split.number]
         return first
 
     @property

@@ -9,6 +9,7 @@ kernel.py judges their result.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -50,14 +51,14 @@ class Parts:
     headers: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # of large logs, not decoded yet
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     # Rows for `_context`: "events" or "sends" and a process of run.json that the history has events or sends of, or
     # "sends to" and a topic that the history has sends to.
     recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
         """Adds a number to the count of that name."""
-        self.counts[name] = self.counts.get(name, 0) + number
+        self.counts[name] += number
 
     def leave_out(self, rows: pl.DataFrame, may_be_of_clients: bool = True) -> None:
         """Adds lines that could not be read: users see which (quarantine), rules see that there are some (context)."""

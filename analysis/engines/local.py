@@ -97,7 +97,7 @@ class Gathering:
             unplaced=[pl.concat([no_rows(SENDS), *self._shared.get("unplaced", ())])],
             unpaired=[unpaired],
             quarantine=[rows for kind, _, rows in self.results.contents() if kind == "quarantine"],
-            counts=dict(self.results.counts),
+            counts=self.results.counts.copy(),
         )
 
     def gathered(self) -> Gathered:

@@ -11,6 +11,7 @@ import json
 import os
 import zipfile
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def _parse_state(archive: zipfile.ZipFile) -> State:
         unplaced=[tables["unplaced"]],
         unpaired=[tables["waiting"]],
         quarantine=[tables["quarantine"]],
-        counts={str(name): int(number) for name, number in carried["counts"].items()},
+        counts=Counter({str(name): int(number) for name, number in carried["counts"].items()}),
     )
     values = {unit: _key_set(table) for unit, table in by_unit(tables["values"])}
     closed = dict(_parse_closed(entry, values) for entry in carried["closed"])

@@ -8,6 +8,7 @@ sender arrives on that connection. Simplification: bandwidth is unlimited.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -63,8 +64,8 @@ class Network:
         self.is_faulty = False
         self._rng = rng
         self._last: dict[Link, int] = {}  # the latest delivery so far
-        self._cut: dict[Link, int] = {}  # how many faults cut it
-        self._added_delay: dict[Link, int] = {}  # microseconds
+        self._cut: Counter[Link] = Counter()  # how many faults cut it
+        self._added_delay: Counter[Link] = Counter()  # microseconds
         self._held: dict[Link, list[Delivery]] = {}  # messages on cut links that their senders repeat
         self._paused: dict[int, list[Delivery]] = {}  # by paused client: what waits for it
         self._blocked: set[Connection] = set()  # connections with a gap that the requester has not noticed yet
@@ -147,18 +148,16 @@ class Network:
 
     def cut(self, source: int, target: int) -> None:
         """Cut one direction of a link. Cuts add up, so that two faults may overlap."""
-        link = (source, target)
-        self._cut[link] = self._cut.get(link, 0) + 1
+        self._cut[source, target] += 1
         self.is_faulty = True
 
     def heal(self, source: int, target: int) -> None:
         """Remove one cut; after the last one, deliver the held messages."""
         link = (source, target)
-        count = self._cut.get(link, 0) - 1
-        if count > 0:
-            self._cut[link] = count
+        self._cut[link] -= 1
+        if self._cut[link] > 0:
             return
-        self._cut.pop(link, None)
+        del self._cut[link]
         for action, message in self._held.pop(link, []):
             self.send_reliably(source, target, action, message)
         self._update_is_faulty()
@@ -166,11 +165,9 @@ class Network:
     def slow(self, source: int, target: int, extra: int) -> None:
         """Add `extra` microseconds to the delay of one direction of a link; a negative number removes them."""
         link = (source, target)
-        total = self._added_delay.get(link, 0) + extra
-        if total > 0:
-            self._added_delay[link] = total
-        else:
-            self._added_delay.pop(link, None)
+        self._added_delay[link] += extra
+        if self._added_delay[link] <= 0:
+            del self._added_delay[link]
         self._update_is_faulty()
 
     def set_error_rates(self, loss_rate: float, duplication_rate: float) -> None:
