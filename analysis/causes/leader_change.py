@@ -203,7 +203,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     """
     if term.leader is None or term.time is None or term.has_conflict:
         return False
-    following = next((t for t in timeline.terms.values() if t.epoch > term.epoch), None)
+    following = next(iter(timeline.terms_after(term.epoch)), None)
     goes_on = following is not None and term.leader == change.old_leader == following.leader
     if following is not None and goes_on and not following.has_conflict and (following.start or 0) > lost.first:
         return True
@@ -257,7 +257,7 @@ def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     """The fact that another record was acknowledged at the first lost offset in a term, before any restart."""
     if lost.replaced is None or new.time is None or lost.replaced <= new.time - SECOND:
         return []
-    later = [t.time for t in timeline.terms.values() if t.epoch > new.epoch and t.leader not in (None, new.leader)]
+    later = [term.time for term in timeline.terms_after(new.epoch) if term.leader not in (None, new.leader)]
     again = [e.time for e in timeline.events if (e.broker, e.kind) == (new.leader, "started")]
     again += [end.time for end in timeline.ends_of(new.leader or "", "loaded")]
     if any(time is not None and new.time < time <= lost.replaced for time in (*later, *again)):
@@ -304,7 +304,7 @@ def _refusal_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     Empty without proof. A leader's log only grows, so it ended there at the election, unless a restart lost its tail.
     """
     broker, began = new.leader or "", new.time or 0
-    others = [term for term in timeline.terms.values() if term.leader != broker and term.epoch > new.epoch]
+    others = [term for term in timeline.terms_after(new.epoch) if term.leader != broker]
     if any(term.time is None for term in others):
         return []
     over = min((term.time for term in others if term.time is not None), default=MAX_INT64)
@@ -323,7 +323,7 @@ def _final_end_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     It led until then, so its log only grew. For a leader with a server.log, which would show a truncation.
     """
     broker, since, logs = new.leader or "", new.time or 0, timeline.replica_logs
-    others = any(term.leader != broker and term.epoch > new.epoch for term in timeline.terms.values())
+    others = any(term.leader != broker for term in timeline.terms_after(new.epoch))
     kinds = ("truncated", "corruption", "loaded", "followed")
     changed = any(end.time is None or end.time > since for end in timeline.ends_of(broker, *kinds))
     damaged = logs.damage.filter(is_of_copy(FINAL, broker)).height > 0

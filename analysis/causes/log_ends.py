@@ -86,7 +86,7 @@ def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, at: int, lost: 
     began = lost.stored_at if term.time is None or term is wrote else term.time
     if wrote is None or term.leader is None or term.leader != wrote.leader or term.has_conflict:
         return began
-    later = [following.time for following in timeline.terms.values() if following.epoch > term.epoch]
+    later = [following.time for following in timeline.terms_after(term.epoch)]
     until = min([at, *(time for time in (term.ended, *later) if time is not None)])
     starts = _starts(timeline, term.leader, lost.stored_at, until)
     is_own_load = term.leader == end.broker and end.kind in OF_STARTS  # then this end shows what it still had

@@ -149,8 +149,7 @@ def _offset_of_marker(
         return int(copy["offset"])
     if txn.epoch is None or (max_offset is not None and max_epoch is None):
         return None
-    terms = [term for term in timeline.terms.values() if term.epoch > txn.epoch]
-    later = [term for term in terms if max_epoch is None or term.epoch <= max_epoch]
+    later = [term for term in timeline.terms_after(txn.epoch) if max_epoch is None or term.epoch <= max_epoch]
     starts = [term.start for term in later if term.start is not None and term.start > txn.last]
     return min((start for start in starts if max_offset is None or start <= max_offset), default=None)
 

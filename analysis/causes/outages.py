@@ -40,8 +40,7 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     died = death_facts(timeline, broker, at) if is_dead_or_fenced(timeline, broker, at, at) else []
     before = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
     lasting = [fact for fault, fact in before[-1:] if fault.type == "fault" and fault.kind not in AT_ONCE]
-    starts = (time for time, e in timeline.life_of(broker) if e.kind == "started" and time <= at)
-    started = max(starts, default=-MAX_INT64)
+    started = max((time for time, _ in timeline.starts_of(broker) if time <= at), default=-MAX_INT64)
     errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
     offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]
     return [*died, *lasting, *offline[:1]]

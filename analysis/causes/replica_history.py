@@ -149,7 +149,7 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
         return []
     if term.time is None or term.leader in (None, broker) or not lost.stored_at:
         return []
-    later = [t.time for t in timeline.terms.values() if t.epoch > term.epoch and t.leader not in (None, term.leader)]
+    later = [t.time for t in timeline.terms_after(term.epoch) if t.leader not in (None, term.leader)]
     if any(time is None for time in later):
         return []
     restarted = [time for time, _ in timeline.starts_of(term.leader) if time > term.time]

@@ -174,7 +174,7 @@ def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> 
         if event.kind == "started" or (event.kind == "died" and is_end_of_process(event.fact))
     ]
     ends += [time for time, end in timeline.dated_ends(broker, "followed") if (end.fact.epoch or 0) > term.epoch]
-    ends += [later.time for later in timeline.terms.values() if later.epoch > term.epoch and later.time is not None]
+    ends += [later.time for later in timeline.terms_after(term.epoch) if later.time is not None]
     return not any(since < time <= at for time in ends)
 
 
@@ -202,7 +202,7 @@ def _continuation_facts(
 ) -> list[Fact]:
     """The facts that the leaders after the shared epoch continued the log of the other leader; empty without proof."""
     logs = timeline.replica_logs
-    later = {term.leader for term in timeline.terms.values() if term.epoch > shared.epoch and term.leader is not None}
+    later = {term.leader for term in timeline.terms_after(shared.epoch) if term.leader is not None}
     leader = logs.leader
     if leader is None or not all(_continues(timeline, shared, name, holder, other) for name in {*later, leader}):
         return []

@@ -77,7 +77,7 @@ def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool, now: i
     if new.start is None or new.start > lost.first:
         return None
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
-    following = [t.time for t in timeline.terms.values() if t.epoch > new.epoch and t.time is not None]
+    following = [term.time for term in timeline.terms_after(new.epoch) if term.time is not None]
     until = min(following, default=MAX_INT64) if now == new.epoch else MAX_INT64
     stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked, until)]
     return stale[-1] if len({term.leader for term in stale}) == 1 else None

@@ -275,8 +275,7 @@ def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
     own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time < at]
     own += [term.epoch for time, term in timeline.dated_terms if term.leader == broker and time < at]
     last = max((epoch for epoch in own if epoch is not None), default=None)
-    terms = [] if last is None else [term for term in timeline.terms.values() if term.epoch > last]
-    return [term.start for term in terms if term.start is not None]
+    return [] if last is None else [term.start for term in timeline.terms_after(last) if term.start is not None]
 
 
 def _led(timeline: Timeline, followed: LogEnd) -> bool:

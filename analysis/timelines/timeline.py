@@ -229,6 +229,10 @@ class Timeline:
         """The terms with a known leader and time, each with the time (ns), in order of epoch."""
         return [(term.time, term) for term in self.led_terms if term.time is not None]
 
+    def terms_after(self, epoch: int) -> list[Term]:
+        """The terms of later epochs, in order."""
+        return [term for term in self.terms.values() if term.epoch > epoch]
+
     def ends_of(self, broker: str | None, *kinds: str) -> list[LogEnd]:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
