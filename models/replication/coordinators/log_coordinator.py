@@ -72,8 +72,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         """Load the partition that the broker began to lead."""
         self._resign()
         self.leader_epoch, self._is_loading = epoch, True
-        loop = self._process.loop
-        loop.after(self._config.group_load_time, self._load, self._term())
+        self._process.loop.after(self._config.group_load_time, self._load, self._term())
 
     def _term(self) -> Term:
         return Term(self._process.incarnation, self.leader_epoch)
@@ -128,6 +127,5 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
     def _tick(self, term: Term) -> None:
         if not self._enter(self._tick, term):
             return
-        now = self._process.loop.now
         self._process.loop.after(TICK, self._tick, term)
-        self._tick_active(now)
+        self._tick_active(self._process.loop.now)
