@@ -142,15 +142,20 @@ def _breaches(p: Partition, group: Group, pairs: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def _static_members(p: Partition) -> dict[str, str]:
+    """The group.instance.id of each process that has one."""
+    ids = {name: str(p.settings.setting_of(name, "group.instance.id", "")) for name in p.settings.processes}
+    return {name: found for name, found in ids.items() if found}
+
+
 def _is_static(p: Partition) -> pl.Expr:
     """Selects the rows of static members. They stay in the group while they miss a rebalance."""
-    names = [name for name in p.settings.processes if p.settings.setting_of(name, "group.instance.id")]
-    return pl.col("process").is_in(names)
+    return pl.col("process").is_in(list(_static_members(p)))
 
 
 def _are_two_members(p: Partition) -> pl.Expr:
     """Selects pairs that are not two instances of one static member."""
-    instances = {name: str(p.settings.setting_of(name, "group.instance.id", "")) for name in p.settings.processes}
+    instances = _static_members(p)
     first, second = (pl.col(name).replace_strict(instances, default="") for name in ("process", "process_other"))
     return (first == "") | (first != second)
 
