@@ -12,9 +12,13 @@ from .replica_history import may_have_lost_tail
 OF_STARTS = ("loaded", "corruption")  # ends of the log that the process before left
 
 
-def was_above(timeline: Timeline, broker: str, lost: Lost) -> bool:
-    """Whether the next known log end of a broker is above the lost records: it had them, or others there."""
-    return any(end.end > lost.last for _, end in _later_ends(timeline, broker, lost)[:1])
+def was_above(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> bool:
+    """Whether the next known log end of a broker, before a time (ns), is above the lost records.
+
+    It had them, or others there.
+    """
+    next_ends = _later_ends(timeline, broker, lost)[:1]
+    return any(end.end > lost.last and (before is None or time < before) for time, end in next_ends)
 
 
 def is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:

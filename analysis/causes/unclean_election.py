@@ -73,8 +73,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     now = epoch_at_offset(timeline, lost)
     has_older = now is not None and change.old is not None and now < change.old.epoch
     elected = new.time if _was_replaced_meanwhile(change, new, lost) else None
-    had = had_records(timeline, new.leader, lost, elected) or (was_above(timeline, new.leader, lost) and not has_older)
-    once_had = change.old_leader == new.leader or had
+    had = had_records(timeline, new.leader, lost, elected)
+    # From its election on, the leader's log may have its own records there.
+    may_have_had = was_above(timeline, new.leader, lost, new.time) and not has_older
+    once_had = change.old_leader == new.leader or had or may_have_had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
     if once_had and not any(still_had_records(timeline, other, lost) for other in in_sync):
         led = f"when broker {new.leader}, which once had them, led"

@@ -24,6 +24,7 @@ from .timelines import (
     LEADS,
     LOADED,
     SECOND,
+    UNCLEAN,
     epochs,
     fault,
     lost,
@@ -215,6 +216,12 @@ def explained(*faults, began=1, changes=(ALONE, STOPPED, LED_AGAIN), replicas=("
 )
 def test_a_leader_that_led_again_or_was_cut_lost_the_records_itself(faults, about, cause):
     assert explained(*faults, **about).cause == cause
+
+
+@pytest.mark.parametrize(("loaded", "cause"), [(7, "unknown"), (12, "unclean-election")])
+def test_only_before_its_election_does_a_log_end_show_that_a_leader_may_have_had_the_records(loaded, cause):
+    logged = [server_log("2", (loaded, LOADED % 2))]
+    assert explain_loss(timeline(AFTER, None, UNCLEAN, logged), lost()).cause == cause
 
 
 def test_a_second_replica_prevents_the_loss_of_the_only_one():
