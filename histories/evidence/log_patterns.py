@@ -148,6 +148,10 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("loaded", "2.5+", "Completed load of Log(",
         r"Completed load of Log\((?!dir=[^,]*\.[0-9a-f]{32}-(?:delete|future|stray),).*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
         r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\)"),
+    # The broker loaded a log, and is no replica any more: it renames the folder to -stray (leftover_folders.py).
+    Pattern("loaded", "3.5+", "Found stray log dir",
+        r"Found stray log dir Log\(dir=.*?topic=(?P<topic>[^,]+), partition=(?P<partition>\d+), highWatermark=(?P<high_watermark>\d+),"
+        r".*?logStartOffset=(?P<log_start>\d+), logEndOffset=(?P<end_offset>\d+)\): the current replica assignment "),
     # A new and empty log. A folder -future is not a replica yet: the broker moves the log to another disk (KIP-113).
     Pattern("created", "0.8+", "Created log for partition", rf"Created log for partition {TP} in (?!\S+-future )\S+ with"),
     # The metadata do not have the topic, so the broker renames the log's folder to -stray (leftover_folders.py).
