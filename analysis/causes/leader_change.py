@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
@@ -162,7 +162,7 @@ def _losing_term(
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
     losing = (t for t in candidates if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
-    return _first_with_start(next(losing, candidates[0]), candidates)
+    return _first_with_start(timeline, next(losing, candidates[0]), candidates)
 
 
 def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
@@ -187,13 +187,23 @@ def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:
     return term.time is not None and term.time > acknowledged - SECOND
 
 
-def _first_with_start(term: Term, after: list[Term]) -> Term:
-    """A term, or the next term of the same leader with a known start offset."""
+def _first_with_start(timeline: Timeline, term: Term, after: list[Term]) -> Term:
+    """A term, or the next term of the same leader with a known start offset.
+
+    An out-of-sync leader that is elected again, as when a reassignment completes, lost the records by its first
+    election: its log was not longer then. If it restarted in between, it may have had them.
+    """
     for later in after[after.index(term) :]:
         if later.leader != term.leader or later.has_conflict:
             return term
         if later.start is not None:
-            return later
+            if later is term or not term.elected_uncleanly:
+                return later
+            since, until = term.time or 0, later.time or MAX_INT64
+            leader = str(term.leader)
+            interruptions = [*timeline.starts_and_loads(leader), *timeline.ends_of_process(leader)]
+            has_restarted = any(since < time <= until for time in interruptions)
+            return term if has_restarted else replace(term, start=later.start, start_facts=later.start_facts)
     return term
 
 

@@ -20,6 +20,7 @@ from logjudge.models.exploration.shrink import shrink
 from .replica_texts import logs
 from .timelines import (
     AFTER,
+    BOOT,
     CUT,
     LEADS,
     LOADED,
@@ -222,6 +223,20 @@ def test_a_leader_that_led_again_or_was_cut_lost_the_records_itself(faults, abou
 def test_only_before_its_election_does_a_log_end_show_that_a_leader_may_have_had_the_records(loaded, cause):
     logged = [server_log("2", (loaded, LOADED % 2))]
     assert explain_loss(timeline(AFTER, None, UNCLEAN, logged), lost()).cause == cause
+
+
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_an_out_of_sync_leader_that_is_elected_again_lost_the_records_by_its_first_election(acks):
+    """As when a reassignment completes at once: no file has the offset at which the first of its epochs began."""
+    uncleanly = (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1})
+    meta = metadata((4, {"isr": [1]}), uncleanly, (10, {"leader": 2, "isr": [2]}))
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+
+    def cause(*logged):
+        return explain_loss(timeline(tables, None, meta, logged), lost(acks)).cause
+
+    assert cause() == "unclean-election"
+    assert cause(server_log("2", (8, BOOT), (10, BOOT))) == "unknown"  # the first may have had them
 
 
 def test_a_second_replica_prevents_the_loss_of_the_only_one():

@@ -339,7 +339,7 @@ def test_a_leader_that_restarts_in_its_epoch_loses_what_an_earlier_leader_wrote_
     assert explained.cause == cause, explained
 
 
-@pytest.mark.parametrize(("in_sync", "cause"), [(1, "last-replica-standing"), (2, "unknown")])
+@pytest.mark.parametrize(("in_sync", "cause"), [(1, "last-replica-standing"), (2, "unclean-election")])
 def test_an_unclean_election_comes_before_a_clean_one_though_its_epoch_has_no_records(in_sync, cause):
     """Broker 1 returns without the tail that it acknowledged. It leads, dies, and leads again, now from the ISR."""
     alone = {"leader": 1, "isr": [1]}
