@@ -101,6 +101,8 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
+    if _appended_another(timeline, stale, lost, new):
+        return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
     starts = timeline.starts_of(new.leader)
@@ -108,6 +110,17 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     if not is_known or any(lost.last_acked - SECOND < time <= until for time, _ in starts):
         return False
     return _may_have_led_on(timeline, stale, new, lost) and not _followed_without(timeline, stale, lost, until)
+
+
+def _appended_another(timeline: Timeline, stale: Term, lost: Lost, new: Term) -> bool:
+    """Whether a leader had acknowledged another record at the first lost offset in its term, and did not start again.
+
+    A leader appends each offset once, so that it did not acknowledge the lost record.
+    """
+    since, until = stale.time or 0, MAX_INT64 if new.time is None else new.time
+    times = [time for _, time in lost.earlier if since <= time < until]
+    starts = timeline.starts_and_loads(stale.leader)
+    return bool(times) and not any(times[0] < time <= (lost.last_acked or 0) for time in starts)
 
 
 def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
-from .timelines import CUT, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import CUT, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 FOLLOWS = (
@@ -77,3 +79,22 @@ def test_the_isr_of_a_new_leader_is_not_that_of_a_late_acknowledgement(changes, 
     tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
     explained = explain_loss(timeline(tables, None, meta), lost(at=4.2))
     assert explained.cause == cause, explained
+
+
+@pytest.mark.parametrize(
+    ("earlier", "faults", "cause"),
+    [
+        ((), (), "single-ack-failover"),
+        ((("b", 2 * SECOND),), (), "unknown"),
+        ((("b", 6 * SECOND),), (), "single-ack-failover"),  # by broker 2
+        # It may have lost that record when it started again.
+        ((("b", 2 * SECOND),), (fault("kill", "1", 2.5), fault("restart", "1", 3)), "single-ack-failover"),
+    ],
+)
+def test_a_leader_appends_each_offset_once(earlier, faults, cause):
+    """Broker 2 leads from 4 s. Broker 1 acknowledged another record at the offset of the one acknowledged at 15 s."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    meta = metadata((4, {"leader": 2, "isr": [2]}))
+    late = replace(lost(acks="1", first=2, last=2, values=("c",), at=15), earlier=earlier)
+    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
+    assert explain_loss(found, late).cause == cause
