@@ -11,10 +11,11 @@ benchmarks/segments.py measures the speed. A test compares the records with thos
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 _DERIVED = ("attributes", "crc2", "base_offset", "count", "base_timestamp")
 CHUNK_BYTES = 16 << 20  # of decompressed batches that are decoded at a time
 SMALL_RANGE = 128 << 10  # bytes; such ranges are decoded once, whichever replicas and snapshots have them
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -292,31 +294,39 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
 
 def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.DataFrame]:
     """Records of compressed v2 batches, decompressed and decoded in chunks of about CHUNK_BYTES."""
-    frames: list[pl.DataFrame] = []
-    chunks: list[bytes] = []
-    rows: list[int] = []
+    chunks = _in_chunks(_payloads(data, headers, reading), lambda one: len(one[1]))
+    return [_decode_payloads(chunk, headers, reading) for chunk in chunks]
+
+
+def _payloads(data: Bytes, headers: Ints, reading: _Reading) -> Iterator[tuple[int, bytes]]:
+    """The number of each compressed v2 batch among `headers`, with its decompressed records."""
+    for number, header in enumerate(headers):
+        payload = data[header[BYTE] + layout.V2_OVERHEAD : header[BYTE] + header[SIZE]].tobytes()
+        unpacked = unpack(payload, header, reading.at, reading.damage)
+        if unpacked is not None:
+            yield number, unpacked
+
+
+def _decode_payloads(payloads: list[tuple[int, bytes]], headers: Ints, reading: _Reading) -> pl.DataFrame:
+    numbers, contents = zip(*payloads, strict=True)
+    sizes = np.array([len(content) for content in contents], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    joined = np.frombuffer(b"".join(contents), dtype=np.uint8)
+    return _decode(joined, headers[list(numbers)], ends - sizes, ends, reading, True)
+
+
+def _in_chunks(items: Iterable[Item], size_of: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The items in lists of about CHUNK_BYTES."""
+    chunk: list[Item] = []
     chunk_bytes = 0
-
-    def flush() -> None:
-        sizes = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
-        ends = np.cumsum(sizes)
-        joined = np.frombuffer(b"".join(chunks), dtype=np.uint8)
-        frames.append(_decode(joined, headers[rows], ends - sizes, ends, reading, True))
-
-    for i, row in enumerate(headers):
-        payload = data[row[BYTE] + layout.V2_OVERHEAD : row[BYTE] + row[SIZE]].tobytes()
-        unpacked = unpack(payload, row, reading.at, reading.damage)
-        if unpacked is None:
-            continue
-        chunks.append(unpacked)
-        rows.append(i)
-        chunk_bytes += len(unpacked)
+    for item in items:
+        chunk.append(item)
+        chunk_bytes += size_of(item)
         if chunk_bytes >= CHUNK_BYTES:
-            flush()
-            chunks, rows, chunk_bytes = [], [], 0
-    if rows:
-        flush()
-    return frames
+            yield chunk
+            chunk, chunk_bytes = [], 0
+    if chunk:
+        yield chunk
 
 
 def _decode(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, reading: _Reading, is_v2: bool) -> pl.DataFrame:
@@ -350,28 +360,17 @@ def _spans(buf: Bytes, headers: Ints, begins: Ints, ends: Ints, is_v2: bool) -> 
 
 def _decode_wrappers(data: Bytes, headers: Ints, reading: _Reading) -> pl.DataFrame:
     """The messages inside compressed v0 or v1 messages, in chunks of about CHUNK_BYTES; none of a broken set."""
-    frames = [empty(RECORDS)]
-    sets: list[MessageSet] = []
-    chunk_bytes = 0
+    found = (message_set(data, header, reading.at, reading.damage) for header in headers)
+    chunks = _in_chunks((one for one in found if one is not None), lambda one: len(one.content))
+    return pl.concat([empty(RECORDS), *(_decode_sets(chunk, reading) for chunk in chunks)])
 
-    def flush() -> None:
-        ends = np.cumsum([len(one.content) for one in sets])
-        begins = np.concatenate([one.begins + end - len(one.content) for one, end in zip(sets, ends, strict=True)])
-        joined = np.frombuffer(b"".join(one.content for one in sets), dtype=np.uint8)
-        heads = np.concatenate([one.headers for one in sets])
-        frame = _decode(joined, heads, begins, begins + heads[:, SIZE], reading, False)
-        expected = pl.DataFrame({"byte": heads[:, BYTE] + reading.at}).group_by("byte").len()
-        whole = expected.join(frame.group_by("byte").len(), on=("byte", "len"), how="semi")["byte"]
-        frames.append(frame.filter(pl.col("byte").is_in(whole.implode())))
 
-    for header in headers:
-        if (found := message_set(data, header, reading.at, reading.damage)) is None:
-            continue
-        sets.append(found)
-        chunk_bytes += len(found.content)
-        if chunk_bytes >= CHUNK_BYTES:
-            flush()
-            sets, chunk_bytes = [], 0
-    if sets:
-        flush()
-    return pl.concat(frames)
+def _decode_sets(sets: list[MessageSet], reading: _Reading) -> pl.DataFrame:
+    ends = np.cumsum([len(one.content) for one in sets])
+    begins = np.concatenate([one.begins + end - len(one.content) for one, end in zip(sets, ends, strict=True)])
+    joined = np.frombuffer(b"".join(one.content for one in sets), dtype=np.uint8)
+    headers = np.concatenate([one.headers for one in sets])
+    frame = _decode(joined, headers, begins, begins + headers[:, SIZE], reading, False)
+    expected = pl.DataFrame({"byte": headers[:, BYTE] + reading.at}).group_by("byte").len()
+    whole = expected.join(frame.group_by("byte").len(), on=("byte", "len"), how="semi")["byte"]
+    return frame.filter(pl.col("byte").is_in(whole.implode()))
