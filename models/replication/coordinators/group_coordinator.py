@@ -8,16 +8,13 @@ Simplifications: there is one group; clients find the coordinator in the metadat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from .. import errors
-from ..brokers.part import Parts
-from ..brokers.produce import ProduceHandler
 from ..storage.batches import Batch
 from ..storage.transactions import MARKER, is_commit
-from .group_ledger import GroupLedger
-from .group_members import Group, GroupMembers
+from .group_members import Group
 from .group_offsets import GroupOffsets
 from .group_requests import COMMIT, FETCH, TXN_COMMIT, CommittedOffset, GroupRecord, GroupRequest, error_for_client
 
@@ -26,18 +23,6 @@ OF_OFFSETS = (COMMIT, TXN_COMMIT)
 
 class GroupCoordinator(Group):
     """The group on this broker."""
-
-    def __init__(
-        self,
-        parts: Parts,
-        produces: ProduceHandler,
-        records: list[GroupRecord],
-        ledger: GroupLedger,
-        count_partitions: Callable[[], int],
-        make_members: Callable[[Group], GroupMembers],
-    ) -> None:
-        self._make_members = make_members
-        super().__init__(parts, produces, records, ledger, count_partitions)
 
     def _drop_state(self) -> None:
         self.generation = self.empty_since = self._due_expiry = 0

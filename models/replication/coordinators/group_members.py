@@ -25,9 +25,10 @@ class Group(LogCoordinator[GroupRecord]):
         records: list[GroupRecord],
         ledger: GroupLedger,
         count_partitions: Callable[[], int],
+        make_members: Callable[[Group], GroupMembers],
     ) -> None:
         self.process, self.config = parts.process, parts.config
-        self.ledger, self.count_partitions = ledger, count_partitions
+        self.ledger, self.count_partitions, self._make_members = ledger, count_partitions, make_members
         super().__init__(parts, produces, self.config.group_log, records)
 
     @property
