@@ -136,7 +136,7 @@ def _first_without(timeline: Timeline, stale: Term, replacing: Term, lost: Lost)
 
     Without one it is `replacing`. Later elections lost nothing more: no log that they could choose had the records.
     """
-    later = (t for t in timeline.terms.values() if stale.epoch < t.epoch < replacing.epoch and t.leader != stale.leader)
+    later = [t for t in timeline.terms_after(stale.epoch) if t.epoch < replacing.epoch and t.leader != stale.leader]
     return next((t for t in later if t.start is not None and t.start <= lost.first), replacing)
 
 

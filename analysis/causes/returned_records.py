@@ -26,7 +26,7 @@ def brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lo
 
 
 def returned_term(timeline: Timeline, now: int, after: list[Term], old_leader: str | None, lost: Lost) -> Term | None:
-    """The term whose leader had records of the older epoch `now` at the offsets of the lost ones.
+    """The term that a leader began with records of the older epoch `now` at the offsets of the lost ones.
 
     `after`: the terms after the lost records. The result is the next term of another leader if that had the older
     records, or else the first one after which only their writer led.

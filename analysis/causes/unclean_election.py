@@ -69,16 +69,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
         return needs(_missing_of_electable(timeline, new, electable))
-    # Records that are older than the lost ones show that a long log never had these.
-    now = epoch_at_offset(timeline, lost)
-    has_older = now is not None and change.old is not None and now < change.old.epoch
-    elected = new.time if _was_replaced_meanwhile(change, new, lost) else None
-    had = had_records(timeline, new.leader, lost, elected)
-    # From its election on, the leader's log may have its own records there.
-    may_have_had = was_above(timeline, new.leader, lost, new.time) and not has_older
-    once_had = change.old_leader == new.leader or had or may_have_had
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
-    if once_had and not any(still_had_records(timeline, other, lost) for other in in_sync):
+    if _may_have_had(timeline, change, lost) and not any(still_had_records(timeline, other, lost) for other in in_sync):
         led = f"when broker {new.leader}, which once had them, led"
         return needs(f"evidence that another broker still had the records {led}")
     if back := _later_term_with_records(timeline, new, lost):
@@ -116,8 +108,23 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     return Attempt(True, facts, [*no_unclean_election(timeline, new.time), *order, *more_replicas(timeline, lost)])
 
 
+def _may_have_had(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
+    """Whether the new leader may have had the records before its election."""
+    new = change.new
+    if new is None or new.leader is None:
+        return False
+    elected = new.time if _was_replaced_meanwhile(change, new, lost) else None
+    if change.old_leader == new.leader or had_records(timeline, new.leader, lost, elected):
+        return True
+    # Records that are older than the lost ones show that a long log never had these.
+    now = epoch_at_offset(timeline, lost)
+    has_older = now is not None and change.old is not None and now < change.old.epoch
+    # From its election on, the leader's log may have its own records there.
+    return not has_older and was_above(timeline, new.leader, lost, new.time)
+
+
 def _was_replaced_meanwhile(change: LeaderChange, new: Term, lost: Lost) -> bool:
-    """Whether the leader before acknowledged the records in the time of the new one, of which it had not heard.
+    """Whether the old leader acknowledged the records after the election of the new one, not knowing of it.
 
     The new leader began above them, or the first acknowledgement was after its election.
     """
