@@ -33,7 +33,8 @@ from .topic_generations import (
 )
 
 BY_TIME = ("metadata", "log_events")
-DELETION_LINES = DELETION, DELETED = "topic-deletion", "topic-deleted"  # of a controller before KRaft
+DELETION = "topic-deletion"
+DELETION_LINES = (DELETION, "topic-deleted")  # by which a controller before KRaft begins and completes a deletion
 LOGS = ("records", "batches", "segments")
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
@@ -106,12 +107,12 @@ def _lines_of_deletions(common: Common) -> pl.DataFrame:
 
 def _logged_deletions(recorded: Recorded) -> list[TopicChange]:
     """The deletions of the topic that a controller before KRaft reported as begun and as completed."""
-    if started_ms(recorded.common.settings) is None:
-        return []
     lines = _lines_of_deletions(recorded.common).filter(topic=recorded.topic)
+    if not len(lines) or started_ms(recorded.common.settings) is None:
+        return []
     out: list[TopicChange] = []
     begun: int | None = None
-    for kind, time in lines.select("kind", time=_time_of_log_line(recorded)).sort("time").rows() if len(lines) else ():
+    for kind, time in lines.select("kind", time=_time_of_log_line(recorded)).sort("time").rows():
         if kind == DELETION:  # also logged when it begins anew
             begun = time if begun is None else begun
         elif begun is not None:

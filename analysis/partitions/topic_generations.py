@@ -190,8 +190,11 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
 
 def _may_exist_at(found: Sequence[TopicGeneration], number: int, time: int) -> bool:
     """Whether a generation may have existed at a time."""
-    one = found[number]
-    since = one.created.earliest if one.created else found[number - 1].existed_until.earliest if number else MIN_INT64
+    one, since = found[number], MIN_INT64
+    if one.created is not None:
+        since = one.created.earliest
+    elif number:
+        since = found[number - 1].existed_until.earliest
     return since <= time <= one.existed_until.latest
 
 

@@ -127,8 +127,8 @@ class ReplicaLogs(LogTables, TopicPartition):
         """The copies of the log that were not collected, or not whole, as far as collected files prove it."""
         is_cleaned = self.is_compacted is None and self.checkpoints.filter(name="cleaned").height > 0
         may_have_gaps = bool(self.is_compacted) or is_cleaned
-        partly = is_internal(self.topic)  # a collection may have any part of an internal topic
-        found = missing_logs(self, self.snapshots, self.replicas, may_have_gaps, self.reported_empty, partly)
+        is_optional = is_internal(self.topic)  # a collection may have any part of an internal topic
+        found = missing_logs(self, self.snapshots, self.replicas, may_have_gaps, self.reported_empty, is_optional)
         known = {one[:2] for one in found}
         return (*found, *(one for one in self.older_copies if one[:2] not in known))
 
