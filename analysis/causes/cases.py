@@ -12,7 +12,8 @@ from ...histories.tables import Finding, Locate
 from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
 from ..timelines.facts import Fact
-from ..timelines.timeline import UNCLEAN, Term
+from ..timelines.terms import Term
+from ..timelines.timeline import UNCLEAN
 from ..wording import plural, span
 
 UNKNOWN = "unknown"

@@ -13,7 +13,7 @@ And the broker that leads afterwards had not been alone in the ISR when it died 
 from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import Fact, chain
+from ..timelines.facts import Fact, chain, dated
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
 from .leader_change import find_leader_change
@@ -62,11 +62,9 @@ def _had_power(timeline: Timeline, broker: str, lost: Lost, elected: int) -> boo
 def _all_died_before_any_start(timeline: Timeline, brokers: list[str], lost: Lost) -> bool:
     """Whether all brokers died after the last acknowledgement, the last of them before any started again."""
     since = lost.last_acked or 0
-    events = [e for e in timeline.events if e.broker in brokers]
-    dated = [(e.broker, e.kind, e.time) for e in events if e.time is not None and e.time >= since]
-    deaths = [[time for broker, kind, time in dated if (broker, kind) == (each, "died")] for each in brokers]
-    died = [min(times, default=MAX_INT64) for times in deaths]
-    restarts = [time for _, kind, time in dated if kind == "started" and time > min(died)]
+    lives = [timeline.life_of(each, since - 1) for each in brokers]
+    died = [next((e.when for e in life if e.kind == "died"), MAX_INT64) for life in lives]
+    restarts = [e.when for life in lives for e in dated(life, min(died)) if e.kind == "started"]
     return bool(restarts) and max(died) <= min(restarts)
 
 
@@ -76,12 +74,9 @@ def _starts_before_any_load(timeline: Timeline, brokers: list[str], lost: Lost) 
     A broker serves no log before it has loaded it, and a process that starts follows one that has ended.
     """
     since = lost.last_acked or 0
-    lives = [[event for time, event in timeline.life_of(each) if time >= since] for each in brokers]
     # Only the process's own log dates its start well: the history's restart (with a place) began earlier.
-    starts = [next((e for e in life if e.kind == "started" and e.fact.place is None), None) for life in lives]
-    loads = [next((time for time, _ in timeline.dated_ends(each, "loaded") if time >= since), None) for each in brokers]
-    facts = [start.fact for start in starts if start is not None]
-    times = [fact.time for fact in facts if fact.time is not None]
-    loaded = [time for time in loads if time is not None]
-    is_proved = len(times) == len(loaded) == len(brokers) and max(times) <= min(loaded)
-    return facts if is_proved else []
+    starts = [[e.fact for e in timeline.starts_of(each, since - 1) if e.fact.place is None] for each in brokers]
+    loads = [timeline.dated_ends(each, "loaded", since=since - 1) for each in brokers]
+    if not all(starts) or not all(loads) or max(own[0].when for own in starts) > min(own[0].when for own in loads):
+        return []
+    return [own[0] for own in starts]

@@ -21,7 +21,8 @@ from ..replicas.replica_logs import in_snapshot
 from ..rules.log_order import CORRUPT
 from ..timelines.facts import Fact, fact_of, ordered
 from ..timelines.fault_kinds import DAMAGES
-from ..timelines.timeline import Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import brokers, span
 from .cases import NOT_THE_CASE, Attempt, Lost, needs
 from .prevention import CHECKSUMS

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import DatedIsr, Timeline
+from ..timelines.changes import IsrReport
+from ..timelines.facts import SECOND, Fact, dated
+from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import death_facts, is_dead_or_fenced, reasons_absent
 
@@ -24,7 +25,7 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     if any(fact.kind == "damaged" for fact in chain):
         return []  # what clients read from a damaged copy does not depend on the ISR
     changes_of_state = (*ELECTIONS, "leaderless", "isr")
-    times = [fact.time for fact in chain if fact.kind in changes_of_state and fact.time is not None]
+    times = [fact.when for fact in dated(chain) if fact.kind in changes_of_state]
     until = max(times, default=lost.last_acked)
     if until is None:
         return []
@@ -39,23 +40,22 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     return [*steps, *_returns(timeline, [*chain, *steps], until)]
 
 
-def _isr_changes(timeline: Timeline, since: int, until: int) -> list[DatedIsr]:
+def _isr_changes(timeline: Timeline, since: int, until: int) -> list[IsrReport]:
     """The last change of the ISR until `since`, and the last MAX_ISR_CHANGES between `since` and `until`."""
-    dated = timeline.isr_between(until=until - 1)
+    reports = timeline.isr_between(until=until - 1)
     changed = [
         state
-        for previous, state in zip([None, *dated], dated, strict=False)
-        if previous is None or state.isr != previous.isr or (state.fact.kind == "leaderless" and state.time > since)
+        for previous, state in zip([None, *reports], reports, strict=False)
+        if previous is None or state.isr != previous.isr or (state.fact.kind == "leaderless" and state.when > since)
     ]
-    before = [state for state in changed if state.time <= since][-1:]
-    return [*before, *[state for state in changed if state.time > since][-MAX_ISR_CHANGES:]]
+    return [*dated(changed, until=since)[-1:], *dated(changed, since)[-MAX_ISR_CHANGES:]]
 
 
 def _last_full_isr(timeline: Timeline, until: int) -> int:
     """The last time (ns) before `until` at which the ISR had all replicas; without one, that of its first report."""
-    dated = timeline.isr_between(until=until - 1)
-    full = [state.time for state in dated if state.isr >= timeline.members]
-    return max(full, default=min((state.time for state in dated), default=until))
+    reports = timeline.isr_between(until=until - 1)
+    full = [state.when for state in reports if state.isr >= timeline.members]
+    return max(full, default=min((state.when for state in reports), default=until))
 
 
 def _deaths_of_absent(timeline: Timeline, broker: str, acknowledged: int | None, since: int, until: int) -> list[Fact]:
@@ -64,8 +64,7 @@ def _deaths_of_absent(timeline: Timeline, broker: str, acknowledged: int | None,
     Without acknowledgements: its last death since the ISR was full.
     """
     if acknowledged is None:
-        died = death_facts(timeline, broker, until)
-        return [fact for fact in died if fact.time is not None and fact.time > since]
+        return dated(death_facts(timeline, broker, until), since)
     was_down = is_dead_or_fenced(timeline, broker, acknowledged + SECOND, acknowledged + SECOND)
     return death_facts(timeline, broker, min(until, acknowledged)) if was_down else []
 
@@ -75,38 +74,37 @@ def _terms_between(timeline: Timeline, chain: list[Fact], until: int) -> list[Fa
     named = [fact.epoch for fact in chain if fact.epoch is not None]
     between = range(min(named, default=0) + 1, max(named, default=0))
     terms = [term for epoch, term in timeline.terms.items() if epoch in between and epoch not in named]
-    return [fact for term in terms for fact in term.facts[:1] if fact.time is not None and fact.time <= until]
+    return dated([fact for term in terms for fact in term.facts[:1]], until=until)
 
 
-def _elections(chain: list[Fact], until: int) -> list[tuple[int, Fact]]:
-    """The elections of a chain and the beginnings of terms up to a time, each with its time (ns), in order of time."""
-    dated = [(fact.time, fact) for fact in chain if fact.kind in ELECTIONS and fact.time is not None]
-    return sorted((one for one in dated if one[0] <= until), key=lambda one: one[0])
+def _elections(chain: list[Fact], until: int) -> list[Fact]:
+    """The elections of a chain and the beginnings of terms up to a time (ns), in order of time."""
+    return sorted((fact for fact in dated(chain, until=until) if fact.kind in ELECTIONS), key=lambda fact: fact.when)
 
 
 def _stops_of_leaders(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
     """Why each leader was replaced by the next one: its death, or a fault on it, between the two elections."""
-    for (since, led), (end, following) in pairwise(_elections(chain, until)):
-        if led.broker is None or led.broker == following.broker:
-            continue
-        stops = [*death_facts(timeline, led.broker, end), *reasons_absent(timeline, led.broker, end)]
-        yield from (fact for fact in dict.fromkeys(stops) if fact.time is not None and since < fact.time <= end)
+    for led, following in pairwise(_elections(chain, until)):
+        if led.broker is not None and led.broker != following.broker:
+            end = following.when
+            stops = [*death_facts(timeline, led.broker, end), *reasons_absent(timeline, led.broker, end)]
+            yield from dated(dict.fromkeys(stops), led.when, end)
 
 
 def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
     """How each leader that a chain shows dead or out of reach came back before it was elected."""
-    for elected_at, elected in _elections(chain, until):
+    for elected in _elections(chain, until):
         deaths = {event.fact for event in timeline.died(elected.broker)}
         faults = (fact for fact in chain if fact.kind.startswith("fault-") and elected.broker in (fact.brokers or ()))
         stops = [*(fact for fact in chain if fact in deaths), *faults]
-        times = sorted((fact.time for fact in stops if fact.time is not None and fact.time < elected_at), reverse=True)
+        times = sorted((fact.when for fact in dated(stops, until=elected.when - 1)), reverse=True)
         # The controller may fence the old session of a broker that has already returned.
-        ends = (_ends_of_absence(timeline, elected.broker, since, elected_at) for since in times)
+        ends = (_ends_of_absence(timeline, elected.broker, since, elected.when) for since in times)
         yield from next(filter(None, ends), [])[-1:]
 
 
 def _ends_of_absence(timeline: Timeline, broker: str | None, since: int, until: int) -> list[Fact]:
     """The starts of a broker between two times, or else the ends of faults on it."""
-    starts = [event.fact for time, event in timeline.starts_of(broker) if since <= time <= until]
+    starts = [start.fact for start in timeline.starts_of(broker, since - 1, until)]
     heals = [fact for fault, fact in timeline.faults_and_heals(broker) if fault.type == "heal"]
-    return starts or [fact for fact in heals if fact.time is not None and since <= fact.time <= until]
+    return starts or dated(heals, since - 1, until)

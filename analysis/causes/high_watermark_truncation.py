@@ -21,8 +21,10 @@ from typing import Any
 
 import polars as pl
 
-from ..timelines.facts import SECOND, Fact, chain, fact_of
-from ..timelines.timeline import LogEnd, Term, Timeline
+from ..timelines.changes import LogEnd
+from ..timelines.facts import SECOND, Fact, chain, dated, fact_of
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import span
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
@@ -180,7 +182,7 @@ def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
     if known := in_isr_before_election(new):
         return known
     before = timeline.isr_between(until=new.time - 1) if new.time is not None else []
-    reported = [fact for _, isr, fact in before[-1:] if new.leader in isr]
+    reported = [report.fact for report in before[-1:] if new.leader in report.isr]
     configured = clean_by_configuration(timeline, new.time)
     # ZooKeeper keeps an absent broker in the ISR, so the configuration, if recorded, is the better proof.
     return configured or reported
@@ -207,7 +209,7 @@ def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost)
     if above := _load_facts_above(timeline, broker, cut, lost):
         return above
     loaded = _loads_before(timeline, broker, cut)
-    if loaded and loaded[-1].time is not None and lost.last_acked is not None and loaded[-1].time > lost.last_acked:
+    if lost.last_acked is not None and dated(loaded, lost.last_acked):
         return []  # an earlier truncation removed them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
         return []
@@ -220,7 +222,7 @@ def _load_facts_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) 
 
 
 def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
-    return [end for time, end in timeline.dated_ends(broker, "loaded") if cut.time is not None and time <= cut.time]
+    return [] if cut.time is None else timeline.dated_ends(broker, "loaded", until=cut.time)
 
 
 def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -15,7 +15,8 @@ epoch. No unclean election made it the leader in between.
 
 from __future__ import annotations
 
-from ..timelines.facts import Fact, chain
+from ...histories.tables import MAX_INT64
+from ..timelines.facts import Fact, chain, dated
 from ..timelines.fault_kinds import DAMAGES
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
@@ -78,7 +79,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             f"evidence that broker {broker}'s log ended at or below offset {lost.first} when it started again "
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
-    loaded = min((fact.time for fact in short if fact.time is not None), default=None)
+    loaded = min((fact.when for fact in dated(short)), default=None)
     if loaded is not None and _was_elected_uncleanly(timeline, broker, loaded, change):
         return NOT_THE_CASE
     others = _others_in_isr(timeline, broker, lost.last_acked, loaded)
@@ -152,7 +153,7 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
     if alone or successor is not None or lost.last_acked is None or len(isr_at_acknowledgement(timeline, lost)) > 1:
         return alone
     # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
-    return [fact for _, isr, fact in timeline.isr_between(lost.last_acked - 1) if isr == {broker}][:1]
+    return [report.fact for report in timeline.isr_between(lost.last_acked - 1) if report.isr == {broker}][:1]
 
 
 def _was_elected_uncleanly(timeline: Timeline, broker: str, loaded: int, change: LeaderChange) -> bool:
@@ -161,22 +162,22 @@ def _was_elected_uncleanly(timeline: Timeline, broker: str, loaded: int, change:
     An epoch without records leaves no trace in leader-epoch-checkpoint.
     """
     until = change.successor.time if change.successor else None
-    led = [(time, term) for time, term in timeline.dated_terms if term.leader == broker and time > loaded]
-    return any(term.elected_uncleanly for time, term in led if until is None or time < until)
+    led = dated(timeline.led_terms, loaded, MAX_INT64 if until is None else until - 1)
+    return any(term.leader == broker and term.elected_uncleanly for term in led)
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
     """Whether the log was already short at an earlier start than the one before the election, when others were in the
     ISR that may have lost the records, too: then the broker was not alone when it lost them."""
-    ends = [(time, end.end) for time, end in timeline.dated_ends(broker, "loaded")]
-    loads = [time for time, end in ends if end <= lost.first and (lost.last_acked or 0) < time <= (elected or 0)]
+    ends = timeline.dated_ends(broker, "loaded", since=lost.last_acked or 0, until=elected or 0)
+    loads = [end.when for end in ends if end.end <= lost.first]
     if len(loads) < 2:
         return False
     reported = timeline.isr_between(until=loads[0])
-    since, together = (reported[-1].time, reported[-1].isr) if reported else (0, frozenset({broker}))
+    since, together = (reported[-1].when, reported[-1].isr) if reported else (0, frozenset({broker}))
     # Not every controller reports that the ISR shrank when a broker died.
-    noticed = [e for e in timeline.events if e.kind == "died" and e.fact.place is None and e.time is not None]
-    together -= {e.broker for e in noticed if since <= (e.time or 0) <= loads[0]}
+    died = [e for e in dated(timeline.events, since - 1, loads[0]) if e.kind == "died"]
+    together -= {e.broker for e in died if e.fact.place is None}
     return together > {broker} and not any(still_had_records(timeline, other, lost) for other in together - {broker})
 
 
@@ -191,4 +192,4 @@ def _others_in_isr(timeline: Timeline, broker: str, since: int | None, until: in
     is_recorded = stopped == since or is_process_dead(timeline, broker, stopped, stopped)
     before = frozenset[str]() if is_recorded else isr_at(timeline, stopped)
     after = timeline.isr_between(stopped, until - 1)
-    return sorted(before.union(*(isr for _, isr, _ in after)) - {broker})
+    return sorted(before.union(*(report.isr for report in after)) - {broker})

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..replicas.replica_logs import is_of_copy
-from ..timelines.facts import MS, SECOND, Fact, listed
-from ..timelines.timeline import UNCLEAN, Term, Timeline
+from ..timelines.facts import MS, SECOND, Fact, dated, listed
+from ..timelines.terms import Term
+from ..timelines.timeline import UNCLEAN, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
 from .outages import is_out_of_reach, is_paused, is_process_dead
@@ -200,9 +201,8 @@ def _first_with_start(timeline: Timeline, term: Term, after: list[Term]) -> Term
             if later is term or not term.elected_uncleanly:
                 return later
             since, until = term.time or 0, later.time or MAX_INT64
-            leader = str(term.leader)
-            interruptions = [*timeline.starts_and_loads(leader), *timeline.ends_of_process(leader)]
-            has_restarted = any(since < time <= until for time in interruptions)
+            died = any(since < time <= until for time in timeline.ends_of_process(str(term.leader)))
+            has_restarted = died or timeline.starts_and_loads(term.leader, since, until)
             return term if has_restarted else replace(term, start=later.start, start_facts=later.start_facts)
     return term
 
@@ -225,8 +225,8 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
         return False
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, lost.first_acked, lost.last)
-    starts, since = [time for time, _ in timeline.starts_of(term.leader)], lost.first_acked
-    changed = any(since < (time or 0) <= until for time in (*starts, *(end.time for end in (*loaded, *cut))))
+    since = lost.first_acked
+    changed = timeline.starts_and_loads(term.leader, since, until) or dated(cut, since, until)
     held = had_records_at(timeline, term.leader, lost, change.old, until)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
@@ -250,7 +250,9 @@ def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: 
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
-    is_run_known = new.start is not None or timeline.records_restarts_in(new)
+    # Restarts of the new leader would be recorded, as a start before its term is.
+    records_starts = new.time is not None and bool(timeline.starts_of(new.leader, until=new.time))
+    is_run_known = new.start is not None or records_starts
     if is_run_known and (cut := facts_truncated_to(timeline, change.old_leader, new, lost)):
         return cut
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
@@ -268,9 +270,8 @@ def _replacement_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     if lost.replaced is None or new.time is None or lost.replaced <= new.time - SECOND:
         return []
     later = [term.time for term in timeline.terms_after(new.epoch) if term.leader not in (None, new.leader)]
-    again = [e.time for e in timeline.events if (e.broker, e.kind) == (new.leader, "started")]
-    again += [end.time for end in timeline.ends_of(new.leader or "", "loaded")]
-    if any(time is not None and new.time < time <= lost.replaced for time in (*later, *again)):
+    was_replaced = any(time is not None and new.time < time <= lost.replaced for time in later)
+    if was_replaced or timeline.starts_and_loads(new.leader, new.time, lost.replaced):
         return []
     text = f"another record was acknowledged at offset {lost.first} of {lost.name}"
     place = lost.replaced_place
@@ -286,25 +287,24 @@ def _short_end_facts(timeline: Timeline, change: LeaderChange, new: Term, lost: 
     until, since, broker = new.time, lost.last_acked or lost.written, new.leader or ""
     if until is None or since is None or change.old is None:
         return []
-    ends = timeline.dated_ends(broker, "loaded", "truncated", "followed", "snapshot", "corruption")
-    dated = [(time, end) for time, end in ends if time >= since]
-    before, after = [e for e in dated if e[0] <= until], [e for e in dated if e[0] > until]
+    ends = timeline.dated_ends(broker, "loaded", "truncated", "followed", "snapshot", "corruption", since=since - 1)
+    before, after = dated(ends, until=until), dated(ends, until)
     terms = [term for term in timeline.terms.values() if change.old.epoch <= term.epoch < new.epoch]
     others = ({term.leader for term in terms} | (new.electable or frozenset())) - {None, broker}
     if before and others:
-        time, end = before[-1]
-        alone = all(is_out_of_reach(timeline, other or "", time, until) for other in others)
+        end = before[-1]
+        alone = all(is_out_of_reach(timeline, other or "", end.when, until) for other in others)
         if alone and end.kind in ("loaded", "truncated") and end.end <= lost.first:
             return [end.fact]
     if after:
-        time, end = after[0]
+        end = after[0]
         # A load has the same time as the start that it belongs to.
-        cut = end.kind in ("truncated", "corruption") or may_have_lost_tail(timeline, broker, until, time + SECOND)
+        cut = end.kind in ("truncated", "corruption") or may_have_lost_tail(timeline, broker, until, end.when + SECOND)
         if not cut and end.end <= lost.first:
             return [end.fact]
     if refused := _refusal_facts(timeline, new, lost):
         return refused
-    is_logged = any(end.kind in ("loaded", "truncated") for _, end in before)  # its server.log is at hand since then
+    is_logged = any(end.kind in ("loaded", "truncated") for end in before)  # its server.log is at hand since then
     return _final_end_facts(timeline, new, lost) if is_logged else []
 
 
@@ -317,13 +317,13 @@ def _refusal_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     others = [term for term in timeline.terms_after(new.epoch) if term.leader != broker]
     if any(term.time is None for term in others):
         return []
-    over = min((term.time for term in others if term.time is not None), default=MAX_INT64)
+    over = min((term.when for term in others), default=MAX_INT64)
     # The followers' clocks may be behind, but a refusal before the election would be of an earlier term.
     led = any(term.leader == broker and term.epoch < new.epoch for term in timeline.terms.values())
     since = began + 1 if led else began - SECOND
-    for time, end in timeline.dated_ends(broker, "refused"):
-        if since <= time < over and end.end <= lost.first:
-            return [] if may_have_lost_tail(timeline, broker, began, time + SECOND) else [end.fact]
+    for end in timeline.dated_ends(broker, "refused", since=since - 1, until=over - 1):
+        if end.end <= lost.first:
+            return [] if may_have_lost_tail(timeline, broker, began, end.when + SECOND) else [end.fact]
     return []
 
 

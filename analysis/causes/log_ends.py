@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import polars as pl
 
-from ..timelines.timeline import LogEnd, Term, Timeline
+from ..timelines.changes import LogEnd
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import MAX_SESSION_NS, is_dead_or_fenced
 from .replica_history import may_have_lost_tail
@@ -18,7 +22,7 @@ def was_above(timeline: Timeline, broker: str, lost: Lost, before: int | None = 
     It had them, or others there.
     """
     next_ends = _later_ends(timeline, broker, lost)[:1]
-    return any(end.end > lost.last and (before is None or time < before) for time, end in next_ends)
+    return any(end.end > lost.last and (before is None or end.when < before) for end in next_ends)
 
 
 def is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
@@ -34,16 +38,13 @@ def had_records_at(timeline: Timeline, broker: str, lost: Lost, wrote: Term | No
     It is above them, no log end before it is not, and the log cannot have had other records there by then. The broker
     did not lose its tail after it, until a time (ns; None: ever).
     """
-    last: tuple[int, LogEnd] | None = None
-    for time, end in _later_ends(timeline, broker, lost):
-        if end.end <= lost.last or _may_have_others(timeline, time, end, lost, wrote):
-            break
-        last = time, end
+    ends = _later_ends(timeline, broker, lost)
+    above = takewhile(lambda end: end.end > lost.last and not _may_have_others(timeline, end, lost, wrote), ends)
+    last = next(iter([*above][-1:]), None)
     if last is None:
         return None
-    time, end = last
-    since = _reported_until(timeline, broker, time) if end.kind in OF_STARTS else time
-    return None if may_have_lost_tail(timeline, broker, since + 1, until) else time
+    since = _reported_until(timeline, broker, last.when) if last.kind in OF_STARTS else last.when
+    return None if may_have_lost_tail(timeline, broker, since + 1, until) else last.when
 
 
 def _reported_until(timeline: Timeline, broker: str, loaded: int) -> int:
@@ -52,22 +53,20 @@ def _reported_until(timeline: Timeline, broker: str, loaded: int) -> int:
     A controller registers a broker when its session before is over. Reports after the broker died are of another start.
     """
     first: dict[str | None, int] = {}
-    for time, event in timeline.starts_of(broker):
-        if loaded <= time <= loaded + MAX_SESSION_NS:
-            first.setdefault(event.fact.source, time)
+    for start in timeline.starts_of(broker, loaded - 1, loaded + MAX_SESSION_NS):
+        first.setdefault(start.fact.source, start.when)
     last = max(first.values(), default=loaded)
     return loaded if any(loaded < time <= last for time in timeline.ends_of_process(broker)) else last
 
 
-def _later_ends(timeline: Timeline, broker: str, lost: Lost) -> list[tuple[int, LogEnd]]:
-    """The dated log ends of a broker after the records had been stored, each with its time (ns)."""
-    ends = timeline.dated_ends(broker, *OF_STARTS, "followed", "snapshot", "truncated")
-    return [(time, end) for time, end in ends if time > lost.stored_at]
+def _later_ends(timeline: Timeline, broker: str, lost: Lost) -> list[LogEnd]:
+    """The dated log ends of a broker after the records had been stored."""
+    return timeline.dated_ends(broker, *OF_STARTS, "followed", "snapshot", "truncated", since=lost.stored_at)
 
 
-def _may_have_others(timeline: Timeline, at: int, end: LogEnd, lost: Lost, wrote: Term | None) -> bool:
-    """Whether a log may have had other records than the lost ones at a time: its broker may have followed a leader
-    without them.
+def _may_have_others(timeline: Timeline, end: LogEnd, lost: Lost, wrote: Term | None) -> bool:
+    """Whether a log may have had other records than the lost ones when it ended there: its broker may have followed a
+    leader without them.
 
     A broker that begins to follow in an epoch has what it had before that epoch.
     """
@@ -76,11 +75,11 @@ def _may_have_others(timeline: Timeline, at: int, end: LogEnd, lost: Lost, wrote
     terms = [term for term in timeline.terms.values() if wrote is None or term.epoch >= wrote.epoch]
     if end.kind == "followed":
         terms = [term for term in terms if term.epoch < (end.fact.epoch or 0)]
-    lacking = (_may_lack_since(timeline, term, end, at, lost, wrote) for term in terms)
-    return any(since is not None and since <= at and not _is_unchanged(timeline, end, since, at) for since in lacking)
+    lacking = (_may_lack_since(timeline, term, end, lost, wrote) for term in terms)
+    return any(since is not None and since <= end.when and not _is_unchanged(timeline, end, since) for since in lacking)
 
 
-def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, at: int, lost: Lost, wrote: Term | None) -> int | None:
+def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, lost: Lost, wrote: Term | None) -> int | None:
     """The time (ns) since when the leader of a term may lack the records; None if it has them, as far as is known.
 
     Any later leader may from its election on; the one that wrote them only since a start that may have lost its tail.
@@ -91,26 +90,19 @@ def _may_lack_since(timeline: Timeline, term: Term, end: LogEnd, at: int, lost: 
     if wrote is None or term.leader is None or term.leader != wrote.leader or term.has_conflict:
         return began
     later = [following.time for following in timeline.terms_after(term.epoch)]
-    until = min([at, *(time for time in (term.ended, *later) if time is not None)])
-    starts = _starts(timeline, term.leader, lost.stored_at, until)
+    until = min([end.when, *(time for time in (term.ended, *later) if time is not None)])
+    starts = timeline.starts_and_loads(term.leader, lost.stored_at, until - 1)
     is_own_load = term.leader == end.broker and end.kind in OF_STARTS  # then this end shows what it still had
     may_lose = not is_own_load and may_have_lost_tail(timeline, term.leader, lost.stored_at, until)
     return max(began, starts[0] - 1) if starts and may_lose else None
 
 
-def _starts(timeline: Timeline, broker: str | None, since: int, until: int) -> list[int]:
-    """The times (ns) between two others at which a broker started or loaded the log, in order."""
-    return sorted(time for time in timeline.starts_and_loads(broker) if since < time < until)
-
-
-def _is_unchanged(timeline: Timeline, end: LogEnd, since: int, at: int) -> bool:
-    """Whether a log was the same at two times, as its broker was dead in between, or until the start that loaded it.
+def _is_unchanged(timeline: Timeline, end: LogEnd, since: int) -> bool:
+    """Whether a log was the same since a time (ns), as its broker was dead, or until the start that loaded it.
 
     A start loads what the process before left. If a source has two starts, it may be the second.
     """
-    until = at
-    if end.kind in OF_STARTS:
-        sources = [event.fact.source for time, event in timeline.starts_of(end.broker) if since < time < at]
-        if len(sources) == len({*sources}):
-            until = min(_starts(timeline, end.broker, since, at), default=at)
+    until = end.when
+    if end.kind in OF_STARTS and timeline.starts_once(end.broker, since, until - 1):
+        until = min(timeline.starts_and_loads(end.broker, since, until - 1), default=until)
     return is_dead_or_fenced(timeline, end.broker, since, until - 1)

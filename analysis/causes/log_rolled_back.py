@@ -25,9 +25,10 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.facts import SECOND, Fact, chain, fact_of
+from ..timelines.changes import IsrReport, LogEnd
+from ..timelines.facts import SECOND, Fact, chain, dated, fact_of
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
-from ..timelines.timeline import DatedIsr, LogEnd, Timeline
+from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held
@@ -114,28 +115,25 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     again = term_led_again(timeline, broker, lost)
     if again is not None and again.start is not None:
         ends.append(LogEnd(again.facts[0], broker, again.start, "led"))
-    dated = [(end.time, end) for end in ends if end.time is not None]
-    for time, short in dated:
-        if short.end > lost.first or time <= lost.stored_at:
+    for short in dated(ends, lost.stored_at):
+        if short.end > lost.first:
             continue
-        copied = _copied_facts(timeline, broker, lost, dated, time)
-        if held := copied or _held_on_disk_facts(timeline, broker, lost, short, time):
+        copied = _copied_facts(timeline, broker, lost, ends, short.when)
+        if held := copied or _held_on_disk_facts(timeline, broker, lost, short, short.when):
             return [*held, short.fact]
     return []
 
 
-def _copied_facts(
-    timeline: Timeline, broker: str, lost: Lost, ends: list[tuple[int, LogEnd]], until: int
-) -> list[Fact]:
+def _copied_facts(timeline: Timeline, broker: str, lost: Lost, ends: list[LogEnd], until: int) -> list[Fact]:
     """The fact of the last copy of the broker's disk with the records, unless it truncated them since; else empty.
 
     A snapshot shows what was on the disk if the broker was down, and no power failure followed.
     """
-    copies = [(at, end) for at, end in ends if end.kind == "snapshot" and lost.stored_at <= at < until]
-    held = [(at, end) for at, end in copies if end.end > lost.last and is_held(timeline, end, lost)]
-    stopped = [(at, end) for at, end in held if reasons_absent(timeline, broker, at)]
-    on_disk = [(at, end) for at, end in stopped if not lost_power(timeline, broker, at, until)]
-    return [end.fact for at, end in on_disk[-1:] if not _is_cut(timeline, broker, lost, at, until)]
+    copies = [end for end in dated(ends, lost.stored_at - 1, until - 1) if end.kind == "snapshot"]
+    held = [end for end in copies if end.end > lost.last and is_held(timeline, end, lost)]
+    stopped = [end for end in held if reasons_absent(timeline, broker, end.when)]
+    on_disk = [end for end in stopped if not lost_power(timeline, broker, end.when, until)]
+    return [end.fact for end in on_disk[-1:] if not _is_cut(timeline, broker, lost, end.when, until)]
 
 
 def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
@@ -169,11 +167,9 @@ def _led_on_until(timeline: Timeline, broker: str, at: int) -> int:
 
     A broker that follows a leader in sync truncates no record that both have while that leader's process goes on.
     """
-    led = [term for term in timeline.terms.values() if term.time is not None and term.time <= at][-1:]
+    led = dated(timeline.terms.values(), until=at)[-1:]
     ends = [term.ended for term in led if term.leader != broker and term.ended is not None and term.ended > at]
-    if not ends or any(at < time <= ends[0] for time, _ in timeline.starts_of(led[0].leader)):
-        return at
-    return ends[0]
+    return at if not ends or timeline.starts_of(led[0].leader, at, ends[0]) else ends[0]
 
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
@@ -191,12 +187,11 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
     return [report.fact for report in later if broker in report.isr][-1:] or had_records(timeline, broker, lost)
 
 
-def _led_with(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[DatedIsr]:
+def _led_with(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[IsrReport]:
     """The reports of the ISR since the broker led from an offset above the records, by an election that was clean."""
     terms = [term for term in timeline.terms.values() if term.leader == broker and (term.start or 0) > lost.last]
-    led = [term.time for term in terms if term.time is not None and term.elected_uncleanly is False]
-    since = [time for time in led if time > lost.stored_at][:1]
-    return timeline.isr_between(since[0] - 1, until - 1) if since else []
+    led = [term for term in dated(terms, lost.stored_at) if term.elected_uncleanly is False]
+    return timeline.isr_between(led[0].when - 1, until - 1) if led else []
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:
@@ -204,7 +199,7 @@ def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: i
 
     Until then the broker followed the leader that acknowledged the records, and kept them.
     """
-    died = [time for time, event in timeline.life_of(broker) if event.kind == "died" and time < until]
+    died = [event.when for event in timeline.life_of(broker, until=until - 1) if event.kind == "died"]
     if not died or any(lost.stored_at < (term.time or 0) < died[-1] for term in timeline.terms.values()):
         return 0
     return died[-1]
@@ -252,18 +247,18 @@ def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     first, last = lost.first_acked, lost.last_acked
     if first is None or last is None:
         return []
-    loads = {other: timeline.dated_ends(other, "loaded") for other in sorted(timeline.members - {broker})}
-    later = {other: next((end for time, end in ends if time > last), None) for other, ends in loads.items()}
-    longest = max((end.end for end in later.values() if end is not None), default=0)
-    copies = [(other, end) for other, end in later.items() if end is not None and end.end == longest > lost.last]
-    if len(copies) != 1 or None in later.values():
+    later = [timeline.dated_ends(other, "loaded", since=last)[:1] for other in sorted(timeline.members - {broker})]
+    longest = max((end.end for ends in later for end in ends), default=0)
+    copies = [end for ends in later for end in ends if end.end == longest > lost.last]
+    if len(copies) != 1 or not all(later):
         return []
-    [(other, copy)] = copies
+    [copy] = copies
+    other = copy.broker
     if not is_process_dead(timeline, other, first, last):
         return []
     died = max(time for time in timeline.ends_of_process(other) if time <= first)
-    led = [term.leader for term in timeline.terms.values() if term.time is not None and term.time <= died]
-    left = [time for time, isr, _ in timeline.isr_between(died, last) if other not in isr]
+    led = [term.leader for term in dated(timeline.terms.values(), until=died)]
+    left = [report.when for report in timeline.isr_between(died, last) if other not in report.isr]
     # What it may have fetched was acknowledged when it left the ISR.
     lacked = bool(left) and last > left[0] + IN_FLIGHT_NS
     had_followed = bool(led) and led[-1] != other and other in isr_at(timeline, died - 1)
@@ -278,8 +273,7 @@ def _is_of_start(timeline: Timeline, registered: Fact, short: LogEnd, since: int
     time, until = registered.time or 0, short.time or 0
     if registered.broker != short.broker or time < since:
         return False
-    started = any(until < start < time for start, _ in timeline.starts_of(short.broker))
-    return time <= until or (short.kind == "loaded" and not started)
+    return time <= until or (short.kind == "loaded" and not timeline.starts_of(short.broker, until, time - 1))
 
 
 def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fact]:
@@ -293,29 +287,24 @@ def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fac
         return []
     ended = [event.fact for event in timeline.events if event.broker == broker and event.fact.kind == "kill"]
     ended += [fact for fault, fact in timeline.faults_on(broker, ("shutdown",)) if fault.outcome == "ok"]
-    stops = [fact for fact in ended if fact.time is not None and lost.stored_at <= fact.time < time]
-    first = [end for end in timeline.ends if end.broker == broker and end.time is not None][:1]
+    stops = dated(ended, lost.stored_at - 1, time - 1)
+    first = dated(end for end in timeline.ends if end.broker == broker)[:1]
     ran = ran_until(timeline, broker, lost.stored_at)
-    return stops[-1:] or [end.fact for end in first if (end.time or 0) <= ran - FOLDER_FLUSH_NS]
+    return stops[-1:] or [end.fact for end in dated(first, until=ran - FOLDER_FLUSH_NS)]
 
 
 def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
     """The faults in the history that replaced the broker's log, or cut the records off it after a shutdown, between two
     times.
     """
-    dated = [
-        (fact.time, fact)
-        for fact in faults_on_records(timeline, broker, DISK_FAULTS, lost, None)
-        if fact.time is not None
-    ]
-    changed = [(at, fact) for at, fact in dated if since <= at <= until]
-    restored = [fact for _, fact in changed if fact.kind in RESTORED]
-    return restored or [step for at, fact in changed for step in _cut_facts(timeline, broker, lost, fact, at)][:2]
+    changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)
+    restored = [fact for fact in changed if fact.kind in RESTORED]
+    return restored or [step for fact in changed for step in _cut_facts(timeline, broker, lost, fact)][:2]
 
 
-def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact, at: int) -> list[Fact]:
+def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact) -> list[Fact]:
     """A broker's shutdown and the fault that then cut the records off the partition's log; empty for other faults."""
-    stop = last_stop(timeline, broker, at)
+    stop = last_stop(timeline, broker, fact.when)
     if fact.kind != CUT or fact.partition != lost.name or stop is None or stop.kind != "fault-shutdown":
         return []
     return [stop, fact] if fact.offset is None or fact.offset <= lost.first else []
@@ -326,7 +315,7 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
-    return [fact for stopped, fact in in_order if _starts_once(timeline, broker, stopped, until)]
+    return [fact for stopped, fact in in_order if timeline.starts_once(broker, stopped, until)]
 
 
 def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
@@ -334,15 +323,8 @@ def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) 
 
     It had flushed its logs, so a log that is short after this start is not the one that it left.
     """
-    own = [(fact.time, fact) for fact in timeline.clean_starts if fact.broker == broker and fact.time is not None]
-    own = [(time, fact) for time, fact in own if since < time <= until]
-    return [fact for time, fact in own[:1] if _starts_once(timeline, broker, since, time)]
-
-
-def _starts_once(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether no source has two starts of a broker between two times."""
-    sources = [event.fact.source for time, event in timeline.starts_of(broker) if since < time <= until]
-    return len(sources) == len({*sources})
+    own = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker]
+    return [fact for fact in own[:1] if timeline.starts_once(broker, since, fact.when)]
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

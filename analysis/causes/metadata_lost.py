@@ -16,8 +16,9 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.evidence.leftover_folders import is_stray
+from ..timelines.changes import LogEnd
 from ..timelines.facts import Fact, chain
-from ..timelines.timeline import LogEnd, Timeline
+from ..timelines.timeline import Timeline
 from ..wording import plural
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .outages import is_process_dead
@@ -58,7 +59,7 @@ def _dead_since_last_isr(timeline: Timeline, lost: Lost, holding: set[str], bega
     reports, until = timeline.isr_between(until=began.time or 0), began.time or 0
     if not reports or not reports[-1].isr <= holding:
         return set()
-    since = max(reports[-1].time, lost.last_acked or 0)
+    since = max(reports[-1].when, lost.last_acked or 0)
     return {broker for broker in timeline.members if is_process_dead(timeline, broker, since, until)}
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from ...histories.tables import MAX_INT64
-from ..timelines.facts import HALTED, SECOND, Fact, is_end_of_process
+from ...histories.tables import MAX_INT64, MIN_INT64
+from ..timelines.changes import BrokerEvent
+from ..timelines.facts import HALTED, SECOND, Fact, dated, is_end_of_process
 from ..timelines.fault_kinds import AT_ONCE, DEATHS
-from ..timelines.timeline import BrokerEvent, Timeline
+from ..timelines.timeline import Timeline
 
 MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
 
 
 def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> list[Fact]:
     """The first three reports of a broker's last death before a time, from every source."""
-    events = [e for time, e in timeline.life_of(broker) if until is None or time <= until + SECOND]
+    events = timeline.life_of(broker, until=MAX_INT64 if until is None else until + SECOND)
     while events and events[-1].kind != "died":
         events.pop()
     if not events:
@@ -22,8 +23,7 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
     died = [e.fact for e in reports_of_death(events)]
     if not any(map(is_end_of_process, died)):
         # If a broker restarts at once, the controller fences it later, when the session of its old process times out.
-        since = (events[-1].time or 0) - MAX_SESSION_NS
-        earlier = [e.fact for e in events if e.kind == "died" and (e.time or 0) > since]
+        earlier = [e.fact for e in dated(events, since=events[-1].when - MAX_SESSION_NS) if e.kind == "died"]
         died = [*filter(is_end_of_process, earlier), *died]
     return died[:3]
 
@@ -40,9 +40,9 @@ def reasons_absent(timeline: Timeline, broker: str | None, at: int | None) -> li
     died = death_facts(timeline, broker, at) if is_dead_or_fenced(timeline, broker, at, at) else []
     before = [(fault, fact) for fault, fact in timeline.faults_and_heals(broker) if fault.completed <= at]
     lasting = [fact for fault, fact in before[-1:] if fault.type == "fault" and fault.kind not in AT_ONCE]
-    started = max((time for time, _ in timeline.starts_of(broker) if time <= at), default=-MAX_INT64)
-    errors = [fact for fact in timeline.disk_errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
-    offline = [fact for fact in errors if fact.time is not None and started <= fact.time <= at]
+    started = max((start.when for start in timeline.starts_of(broker, until=at)), default=MIN_INT64)
+    errors = dated(timeline.disk_errors, started - 1, at)
+    offline = [fact for fact in errors if (fact.kind, fact.broker) == ("disk-failed", broker)]
     return [*died, *lasting, *offline[:1]]
 
 
@@ -58,11 +58,11 @@ def is_dead_or_fenced(timeline: Timeline, broker: str, since: int, until: int) -
 
 def _lasting_deaths(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
     """The deaths of a broker before `since` that no start until `until` follows."""
-    events = [(time, e) for time, e in timeline.life_of(broker) if time <= until]
-    started = max((time for time, e in events if e.kind != "died"), default=-MAX_INT64)
-    died = [(time, e.fact) for time, e in events if e.kind == "died" and time > started]
+    events = timeline.life_of(broker, until=until)
+    started = max((e.when for e in events if e.kind != "died"), default=MIN_INT64)
+    died = [e.fact for e in dated(events, since=started) if e.kind == "died"]
     # A broker dates its own halt, and its clock may be a second behind.
-    return [fact for time, fact in died if time <= (since - SECOND if fact.kind == HALTED else since)]
+    return [fact for fact in died if fact.when <= (since - SECOND if fact.kind == HALTED else since)]
 
 
 def is_out_of_reach(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -76,8 +76,8 @@ def is_paused(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     before = [fault for fault in hits if fault.completed <= since][-1:]
     paused = any((fault.type, fault.kind, fault.outcome) == ("fault", "pause", "ok") for fault in before)
     resumed = any(fault.type == "heal" and since <= fault.completed and fault.invoked <= until for fault in hits)
-    starts = [time for time, e in timeline.life_of(broker) if e.kind != "died"]
-    return paused and not resumed and not any(since <= time <= until for time in starts)
+    returned = any(e.kind != "died" for e in timeline.life_of(broker, since - 1, until))
+    return paused and not resumed and not returned
 
 
 def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
@@ -99,8 +99,8 @@ def ran_until(timeline: Timeline, broker: str, since: int) -> int:
 
     A process that runs does not lose its log. Without evidence it is `since`.
     """
-    later = [(time, event) for time, event in timeline.life_of(broker) if time > since]
-    started = next((time for time, event in later if event.kind == "started"), MAX_INT64)
-    died = [time for time, event in later if event.fact.kind in DEATHS and time <= started]
-    lines = [event.alive_until or since for time, event in later if time == started]
+    later = timeline.life_of(broker, since)
+    started = next((e.when for e in later if e.kind == "started"), MAX_INT64)
+    died = [e.when for e in dated(later, until=started) if e.fact.kind in DEATHS]
+    lines = [e.alive_until or since for e in later if e.when == started]
     return max([since, *died[:1], *lines])

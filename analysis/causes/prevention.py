@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...histories.tables import MAX_INT64
 from ..timelines.facts import SECOND, Fact
 from ..timelines.fault_kinds import DEATHS
-from ..timelines.timeline import LEAST, UNCLEAN, Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import LEAST, UNCLEAN, Timeline
 from .cases import Lost
 from .outages import reports_of_death
 from .replica_history import had_sole_isr_at_acknowledgement, isr_at_acknowledgement, isr_at_first_acknowledgement
@@ -59,20 +61,18 @@ def _was_killed(timeline: Timeline, broker: str, since: int | None, until: int |
 
     `until` None: at any time later.
     """
-    ended = [time for time, e in timeline.life_of(broker) if e.kind == "died" and e.fact.kind in DEATHS]
-    return any((since or 0) <= time and (until is None or time <= until) for time in ended)
+    life = timeline.life_of(broker, (since or 0) - 1, MAX_INT64 if until is None else until)
+    return any(e.kind == "died" and e.fact.kind in DEATHS for e in life)
 
 
 def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:
     """Starting the broker with the records first: it was dead when the new leader returned, and came back with them."""
     if old is None or new.time is None or new.leader in (None, old):
         return []
-    lives = [e for e in timeline.events if e.time is not None and e.time <= new.time + SECOND]
-    died = reports_of_death([e for e in lives if e.broker == old])
-    if not died:
+    died = reports_of_death(timeline.life_of(old, until=new.time + SECOND))
+    if not died or not timeline.starts_of(new.leader, died[0].when, new.time + SECOND):
         return []
-    starts = [e.time or 0 for e in lives if (e.broker, e.kind) == (new.leader, "started")]
-    if max(starts, default=0) <= (died[0].time or 0) or not still_had_records(timeline, old, lost):
+    if not still_had_records(timeline, old, lost):
         return []
     return [f"starting broker {old}, which still had the records, before broker {new.leader}"]
 

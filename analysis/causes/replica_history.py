@@ -9,9 +9,11 @@ from itertools import islice, pairwise, takewhile
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import SECOND, Fact
+from ..timelines.changes import LogEnd
+from ..timelines.facts import SECOND, Fact, dated
 from ..timelines.fault_kinds import ENDS_OF_PROCESSES
-from ..timelines.timeline import LogEnd, Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import is_dead_or_fenced, is_process_dead, last_stop, lost_power
 
@@ -25,8 +27,8 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
     if since is None:
         return False
     until = MAX_INT64 if until is None else until
-    starts = [(time, e.fact.source) for time, e in timeline.starts_of(broker)]
-    starts += [(time, "loads") for time, end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"]
+    starts = [(start.when, start.fact.source) for start in timeline.starts_of(broker)]
+    starts += [(end.when, "loads") for end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"]
     reported = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]
@@ -56,7 +58,7 @@ def may_have_followed(timeline: Timeline, broker: str, since: int, until: int) -
 def may_another_have_led(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether another broker that was not dead may have led between two times."""
     terms = [term for term in timeline.terms.values() if term.time is None or term.time <= until]
-    latest = [term for term in terms if term.time is not None and term.time <= since][-1:]
+    latest = dated(terms, until=since)[-1:]
     current = [term for term in latest if term.ended is None or term.ended > since]
     later = [term for term in terms if term.time is None or term.time > since]
     leaders = {term.leader for term in (*current, *later)} - {broker}
@@ -97,7 +99,7 @@ def had_sole_isr_at_acknowledgement(timeline: Timeline, lost: Lost) -> bool | No
     if lost.first_acked is None or lost.last_acked is None:
         return None
     before = isr_at(timeline, lost.first_acked)
-    during = [isr for _, isr, _ in timeline.isr_between(lost.first_acked, lost.last_acked)]
+    during = [report.isr for report in timeline.isr_between(lost.first_acked, lost.last_acked)]
     if any(len(isr) == 1 for isr in (before, *during, isr_at_acknowledgement(timeline, lost))):
         return True
     return False if before else None
@@ -120,8 +122,8 @@ def facts_log_vanished(timeline: Timeline, broker: str, lost: Lost, until: int |
     """
     if until is None or lost.first_acked is None or broker not in isr_at_first_acknowledgement(timeline, lost):
         return []
-    loads = [(time, end) for time, end in timeline.dated_ends(broker, "loaded") if lost.first_acked < time <= until]
-    return [end.fact for _, end in loads[-1:] if end.end <= lost.first]
+    loads = timeline.dated_ends(broker, "loaded", since=lost.first_acked, until=until)
+    return [end.fact for end in loads[-1:] if end.end <= lost.first]
 
 
 def sole_isr_facts(timeline: Timeline, broker: str, until: int | None) -> list[Fact]:
@@ -152,11 +154,10 @@ def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost:
     later = [t.time for t in timeline.terms_after(term.epoch) if t.leader not in (None, term.leader)]
     if any(time is None for time in later):
         return []
-    restarted = [time for time, _ in timeline.starts_of(term.leader) if time > term.time]
+    restarted = [start.when for start in timeline.starts_of(term.leader, term.time)]
     until = min((*(time for time in later if time is not None), *restarted), default=MAX_INT64)
     cuts = truncations(timeline, broker, None, lost.first)
-    since = max(term.time, lost.stored_at)
-    return [cut.fact for cut in cuts if cut.time is not None and since <= cut.time < until][:1]
+    return [cut.fact for cut in dated(cuts, max(term.time, lost.stored_at) - 1, until - 1)][:1]
 
 
 def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> list[Fact]:
@@ -169,13 +170,13 @@ def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: in
     if lost.first_acked is None or until is None:
         return []
     ends = timeline.dated_ends(broker, "loaded", "truncated")
-    loads = [(time, end.fact) for time, end in ends if end.kind == "loaded" and time <= until]
-    since = max((time for time, _ in loads), default=MAX_INT64)
-    harmless = [end for (_, load), (_, end) in pairwise(ends) if load.kind == "loaded" and load.end <= lost.first]
+    loads = [end.fact for end in dated(ends, until=until) if end.kind == "loaded"]
+    since = max((load.when for load in loads), default=MAX_INT64)
+    harmless = [end for load, end in pairwise(ends) if load.kind == "loaded" and load.end <= lost.first]
     cuts = truncations(timeline, broker, lost.first_acked, lost.last)
     doubtful = [end for end in cuts if end not in harmless or end.time is None or end.time > lost.first_acked]
     cut = any(end.time is None or end.time <= until + SECOND for end in doubtful)
-    return [] if cut or since > lost.first_acked else [loads[-1][1]]
+    return [] if cut or since > lost.first_acked else loads[-1:]
 
 
 def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int | None) -> list[Fact]:
@@ -183,8 +184,8 @@ def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int 
     cut = [end.fact for end in truncations(timeline, broker, after, lost.last)][:1]
     if after is None:
         return cut
-    until = next((fact.time for fact in cut if fact.time is not None), MAX_INT64)
-    return [e.fact for time, e in timeline.starts_of(broker) if after <= time <= until][:1] + cut
+    until = next((fact.when for fact in dated(cut)), MAX_INT64)
+    return [start.fact for start in timeline.starts_of(broker, after - 1, until)][:1] + cut
 
 
 def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:
@@ -203,11 +204,11 @@ def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None 
     # An empty ISR acknowledges nothing: the leader that did had not heard of it.
     reported = [report for report in timeline.isr_between(until=until) if report.isr][-1:]
     later = [] if lost.acks == {"all"} else timeline.isr_until_next_term(lost.last_acked)
-    if not reported or not all(broker in isr for _, isr, _ in (*reported, *later)):
+    if not reported or not all(broker in report.isr for report in (*reported, *later)):
         return []
     # The ISR keeps a dead broker until its session ends.
     at = max(lost.first_acked, lost.last_acked - SECOND) - 1
-    return [] if is_process_dead(timeline, broker, at, at) else [fact for _, _, fact in reported]
+    return [] if is_process_dead(timeline, broker, at, at) else [report.fact for report in reported]
 
 
 def is_committed(lost: Lost) -> bool:
@@ -229,9 +230,9 @@ def _first_restart(timeline: Timeline, broker: str, acknowledged: int) -> tuple[
 
     By the history alone: a death that it does not record counts at the acknowledgement, a start at the death.
     """
-    recorded = [(time, e.kind) for time, e in timeline.life_of(broker) if e.fact.place is not None]
-    died = min((time for time, kind in recorded if kind == "died" and time >= acknowledged), default=acknowledged)
-    starts = [time for time, kind in recorded if kind == "started"]
+    recorded = [e for e in timeline.life_of(broker) if e.fact.place is not None]
+    died = min((e.when for e in recorded if e.kind == "died" and e.when >= acknowledged), default=acknowledged)
+    starts = [e.when for e in recorded if e.kind == "started"]
     started = min((time for time in starts if time >= died), default=died)
     earlier = max((time for time in starts if time < died), default=-MAX_INT64)
     return died, started, max(started - SECOND, (earlier + started) // 2)
@@ -242,7 +243,7 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     if lost.last_acked is None:
         return []
     died, started, loaded_after = _first_restart(timeline, broker, lost.last_acked)
-    loaded = [end for time, end in timeline.dated_ends(broker, "loaded") if time > loaded_after]
+    loaded = timeline.dated_ends(broker, "loaded", since=loaded_after)
     if loaded and loaded[0].end > max_end:
         return []  # it started with the records; later loads belong to later starts
     # Brokers' clocks may differ a little from the history's, which also dates snapshots.
@@ -252,10 +253,10 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
     since_of = {"cut": died, "corruption": died, "loaded": loaded_after, "snapshot": copied_since}
     for kind, since in since_of.items():
         ends = lasting_cuts(timeline, broker) if kind == "cut" else timeline.ends_of(broker, kind)
-        later = [end for end in ends if end.time is not None and end.time > since]
-        short = (end for end in later if end.end <= max_end and not _is_truncated(timeline, end, lost, max_end))
+        later = (end for end in dated(ends, since) if end.end <= max_end)
+        short = (end for end in later if not _is_truncated(timeline, end, lost, max_end))
         if kind == "snapshot":
-            short = (end for end in short if not may_have_followed(timeline, broker, started, end.time or 0))
+            short = (end for end in short if not may_have_followed(timeline, broker, started, end.when))
         found += islice(short, 1)
     copied = {end.snapshot for end in found if end.snapshot is not None}
     marks = timeline.ends_of(broker, "high-watermark")
@@ -269,12 +270,12 @@ def short_log_facts(timeline: Timeline, broker: str, lost: Lost, max_end: int) -
 def lasting_cuts(timeline: Timeline, broker: str) -> list[LogEnd]:
     """The ends at which faults cut a stopped broker's log, if it led next and could not fetch the records again."""
     cuts = timeline.dated_ends(broker, "cut")
-    return [cut for time, cut in cuts if last_stop(timeline, broker, time) and leads_next(timeline, broker, time)]
+    return [cut for cut in cuts if last_stop(timeline, broker, cut.when) and leads_next(timeline, broker, cut.when)]
 
 
 def leads_next(timeline: Timeline, broker: str, since: int) -> bool:
     """Whether no other broker may have led from a time until this one led, so that it fetched from no other leader."""
-    led = (time for time, term in timeline.dated_terms if term.leader == broker and time > since)
+    led = (term.when for term in dated(timeline.led_terms, since) if term.leader == broker)
     until = min(led, default=MAX_INT64)
     return not may_another_have_led(timeline, broker, since, until)
 
@@ -312,8 +313,6 @@ def _may_have_had_other_leader(timeline: Timeline, old: Term, new: Term, lost: L
 
 def _is_truncated(timeline: Timeline, short: LogEnd, lost: Lost, max_end: int) -> bool:
     """Whether a log is short because of a truncation: it has not grown above `max_end` again since."""
-    at = short.time or 0
-    cuts = truncations(timeline, short.broker, lost.last_acked, max_end)
-    grown = [e.time for e in timeline.ends if e.broker == short.broker and e.end > max_end and e.time is not None]
-    times = [cut.time for cut in cuts if cut.time is not None and cut.time <= at]
-    return any(not any(cut < time < at for time in grown) for cut in times)
+    cuts = dated(truncations(timeline, short.broker, lost.last_acked, max_end), until=short.when)
+    grown = [end for end in timeline.ends if end.broker == short.broker and end.end > max_end]
+    return any(not dated(grown, cut.when, short.when - 1) for cut in cuts)

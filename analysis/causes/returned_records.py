@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.timeline import Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from .cases import Lost
 from .replica_history import snapshots_with_records, truncations
 

@@ -11,7 +11,8 @@ leader lacked the lost ones, and its server.log that it had not truncated them.
 from __future__ import annotations
 
 from ..timelines.facts import SECOND, chain
-from ..timelines.timeline import Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     LeaderChange,

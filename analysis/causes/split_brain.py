@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot
-from ..timelines.facts import Fact, chain, fact_of, is_end_of_process
-from ..timelines.timeline import Term, Timeline
+from ..timelines.facts import Fact, chain, dated, fact_of, is_end_of_process
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import brokers, quoted
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .replica_history import snapshots_with_records
@@ -167,15 +168,11 @@ def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> 
     if since is None:
         return False
     broker = claims[0].broker
-    lives = timeline.life_of(broker)
-    ends = [
-        time
-        for time, event in lives
-        if event.kind == "started" or (event.kind == "died" and is_end_of_process(event.fact))
-    ]
-    ends += [time for time, end in timeline.dated_ends(broker, "followed") if (end.fact.epoch or 0) > term.epoch]
-    ends += [later.time for later in timeline.terms_after(term.epoch) if later.time is not None]
-    return not any(since < time <= at for time in ends)
+    lives = timeline.life_of(broker, since, at)
+    was_over = any(e.kind == "started" or (e.kind == "died" and is_end_of_process(e.fact)) for e in lives)
+    followed = timeline.dated_ends(broker, "followed", since=since, until=at)
+    was_over |= any((end.fact.epoch or 0) > term.epoch for end in followed)
+    return not was_over and not dated(timeline.terms_after(term.epoch), since, at)
 
 
 def _record_without(
@@ -230,9 +227,8 @@ def _record_fact(timeline: Timeline, row: dict[str, Any]) -> Fact:
 def _controller_facts(timeline: Timeline, shared: SharedEpoch) -> list[Fact]:
     """The last changes of the controller before the second leader began, and the faults that hit controllers."""
     until = shared.second.fact.time or 0
-    changes = [fact for fact in timeline.controllers if fact.time is not None and fact.time <= until]
     faults = [fact for fact in timeline.fault_facts if fact.kind.startswith(CONTROLLER_FAULTS)]
-    return [*changes[-2:], *(fact for fact in faults if fact.time is not None and fact.time <= until)]
+    return [*dated(timeline.controllers, until=until)[-2:], *dated(faults, until=until)]
 
 
 def _epochs_with_two_records(timeline: Timeline, offset: int) -> dict[int, list[str]]:

@@ -45,8 +45,8 @@ def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str 
 
 def _may_have_failed(timeline: Timeline, broker: str, lost: Lost, until: int | None) -> bool:
     """Whether a broker may have lost the tail of its log by a time. It may be down then, so its next start counts."""
-    later_starts = (time for time, _ in timeline.starts_of(broker) if until is not None and time > until)
-    return may_have_lost_tail(timeline, broker, lost.last_acked, next(later_starts, until))
+    later = [] if until is None else timeline.starts_of(broker, until)
+    return may_have_lost_tail(timeline, broker, lost.last_acked, later[0].when if later else until)
 
 
 def stopped_alone_in_isr(timeline: Timeline, lost: Lost, broker: str | None) -> bool:

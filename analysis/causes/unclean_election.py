@@ -15,8 +15,9 @@ from itertools import takewhile
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import SECOND, Fact, chain
-from ..timelines.timeline import Term, Timeline
+from ..timelines.facts import SECOND, Fact, chain, dated
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import (
@@ -136,7 +137,7 @@ def _was_replaced_meanwhile(change: LeaderChange, new: Term, lost: Lost) -> bool
 def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
     """The first fact of the reassignment that was adding the new leader when it was elected; empty without one."""
     until = None if new.time is None else new.time + SECOND
-    moves = [move for move in timeline.moves if until is not None and move.time is not None and move.time <= until]
+    moves = [] if until is None else dated(timeline.moves, until=until)
     return [move.fact for move in takewhile(lambda move: new.leader in move.adding, reversed(moves))][-1:]
 
 
@@ -170,10 +171,9 @@ def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) ->
     at = new.time
     if at is None:
         return False
-    next_load = next((end.end for time, end in timeline.dated_ends(broker, "loaded") if time > at), None)
-    cuts = [time for time, _ in timeline.dated_ends(broker, "cut") if time > at]
-    is_down = is_dead_or_fenced(timeline, broker, at, at)
-    return is_down and not cuts and next_load is not None and next_load <= lost.first
+    loads = timeline.dated_ends(broker, "loaded", since=at)
+    was_cut = bool(timeline.dated_ends(broker, "cut", since=at))
+    return is_dead_or_fenced(timeline, broker, at, at) and not was_cut and bool(loads) and loads[0].end <= lost.first
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

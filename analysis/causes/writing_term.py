@@ -5,8 +5,9 @@ from __future__ import annotations
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import SECOND, Fact
-from ..timelines.timeline import Term, Timeline
+from ..timelines.facts import SECOND, Fact, dated
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import is_process_dead
 from .replica_history import had_records, truncations
@@ -77,7 +78,7 @@ def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool, now: i
     if new.start is None or new.start > lost.first:
         return None
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
-    following = [term.time for term in timeline.terms_after(new.epoch) if term.time is not None]
+    following = [term.when for term in dated(timeline.terms_after(new.epoch))]
     until = min(following, default=MAX_INT64) if now == new.epoch else MAX_INT64
     stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked, until)]
     return stale[-1] if len({term.leader for term in stale}) == 1 else None
@@ -101,26 +102,25 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
-    if _appended_another(timeline, stale, lost, new):
+    until_new = MAX_INT64 if new.time is None else new.time
+    if _kept_another(timeline, stale, [at for _, at in lost.earlier if (stale.time or 0) <= at < until_new], lost):
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
-    until = min([until, *(cut.time for cut in cuts if cut.time is not None)])
-    starts = timeline.starts_of(new.leader)
-    is_known = bool(cuts) or (lacked and bool(starts))  # whether the evidence has the starts of the new leader
-    if not is_known or any(lost.last_acked - SECOND < time <= until for time, _ in starts):
+    until = min([until, *(cut.when for cut in dated(cuts))])
+    # Whether the evidence has the starts of the new leader.
+    is_known = bool(cuts) or (lacked and bool(timeline.starts_of(new.leader)))
+    if not is_known or timeline.starts_of(new.leader, lost.last_acked - SECOND, until):
         return False
     return _may_have_led_on(timeline, stale, new, lost) and not _followed_without(timeline, stale, lost, until)
 
 
-def _appended_another(timeline: Timeline, stale: Term, lost: Lost, new: Term) -> bool:
-    """Whether a leader had acknowledged another record at the first lost offset in its term, and did not start again.
+def _kept_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
+    """Whether the leader of a term had acknowledged another record at the first lost offset, first at one of these
+    times (ns), and did not start again.
 
     A leader appends each offset once, so that it did not acknowledge the lost record.
     """
-    since, until = stale.time or 0, MAX_INT64 if new.time is None else new.time
-    times = [time for _, time in lost.earlier if since <= time < until]
-    starts = timeline.starts_and_loads(stale.leader)
-    return bool(times) and not any(times[0] < time <= (lost.last_acked or 0) for time in starts)
+    return bool(acknowledged) and not timeline.starts_and_loads(term.leader, acknowledged[0], lost.last_acked or 0)
 
 
 def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
@@ -128,11 +128,11 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
     acknowledged = lost.last_acked or 0
     # The acknowledgement has reached the client a second later.
     sent = (acknowledged if lost.first_acked is None else lost.first_acked) - SECOND
-    followed = timeline.dated_ends(stale.leader, "followed")
-    has_learned = any(time <= sent and (end.fact.epoch or 0) > stale.epoch for time, end in followed)
+    followed = timeline.dated_ends(stale.leader, "followed", until=sent)
+    has_learned = any((end.fact.epoch or 0) > stale.epoch for end in followed)
     # A process that starts after the new election does not lead in the earlier term.
     since = MAX_INT64 if new.time is None else new.time + SECOND
-    started = [time for time in timeline.starts_and_loads(stale.leader) if since < time <= acknowledged]
+    started = timeline.starts_and_loads(stale.leader, since, acknowledged)
     over = min([acknowledged, *(time - 1 for time in started)])
     return sent <= over and not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
 
@@ -142,8 +142,8 @@ def _followed_without(timeline: Timeline, stale: Term, lost: Lost, until: int) -
 
     A broker that begins to follow has not truncated yet what it acknowledged as leader.
     """
-    followed = timeline.dated_ends(stale.leader, "followed")
-    began = [end.end for time, end in followed if time < until and end.fact.epoch == stale.epoch + 1]
+    followed = timeline.dated_ends(stale.leader, "followed", until=until - 1)
+    began = [end.end for end in followed if end.fact.epoch == stale.epoch + 1]
     return bool(began) and began[0] <= lost.first
 
 
@@ -156,15 +156,14 @@ def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> boo
     if term.time is None or following.time is None or following.time > lost.stored_at:
         return False
     is_below = following.start is None or following.start <= lost.first
-    started = any(term.time < time <= following.time for time, _ in timeline.starts_of(term.leader))
-    return is_below and not started
+    return is_below and not timeline.starts_of(term.leader, term.time, following.time)
 
 
 def _term_at(timeline: Timeline, time: int | None, now: int | None) -> Term | None:
     """The term at a time (ns), at most epoch `now`; None if it is not certain."""
     if time is None:
         return None
-    known = [term for began, term in timeline.dated_terms if began <= time and (now is None or term.epoch <= now)]
+    known = [term for term in dated(timeline.led_terms, until=time) if now is None or term.epoch <= now]
     if known:
         return known[-1]
     # No term has such a time. Epoch 0 led then for certain if it is the only one before `now`.
@@ -181,14 +180,18 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
         return None
     # The acknowledgement has reached the client a second later.
     since, until = lost.first_acked - SECOND, lost.last_acked
-    newer = [t for time, t in timeline.dated_terms if t.epoch > now and time <= lost.first_acked]
-    newer = [t for t in newer if not _begins_above(t, lost)]
+    led = dated(timeline.led_terms, until=lost.first_acked)
+    newer = [t for t in led if t.epoch > now and not _begins_above(t, lost)]
     if not newer or newer[-1].has_conflict:
         return None
     begun = [t for t in timeline.led_terms if (t.time is None or t.time <= until) and not _begins_above(t, lost)]
     others = {t.leader or "" for t in begun} - {newer[-1].leader}
-    held = {term.leader} if _held_another(timeline, term, lost) else set()
-    are_dead = all(is_process_dead(timeline, other, since, until) for other in others - held)
+    # The leader of `term` may have had, all the time, the record that is there now.
+    now_there = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
+    earlier = [time for value, time in lost.earlier if value in now_there]
+    kept = bool(timeline.starts_and_loads(term.leader)) and _kept_another(timeline, term, earlier, lost)
+    had_to_die = others - {term.leader} if kept else others
+    are_dead = all(is_process_dead(timeline, other, since, until) for other in had_to_die)
     return newer[-1] if are_dead and term.leader in others else None
 
 
@@ -197,24 +200,13 @@ def _begins_above(term: Term, lost: Lost) -> bool:
     return term.start is not None and term.start > lost.last
 
 
-def _held_another(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a term had another record at the first lost offset all the time, and has it now.
-
-    That record was acknowledged before the lost ones, and the broker did not start again in between.
-    """
-    now = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
-    times = [time for value, time in lost.earlier if value in now]
-    starts, until = timeline.starts_and_loads(term.leader), lost.last_acked or 0
-    return bool(times and starts) and not any(times[0] < time <= until for time in starts)
-
-
 def resumption_facts(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
     """The line in which the leader of a term led on from at or below the records, as it had restarted after their
     acknowledgement; empty without one.
 
     The controller keeps the epoch of the only broker in the ISR if that restarts before its session ends.
     """
-    ends = [end for time, end in timeline.dated_ends(term.leader, "loaded") if time > lost.stored_at]
+    ends = timeline.dated_ends(term.leader, "loaded", since=lost.stored_at)
     below = [end.fact for end in ends if end.end <= lost.first]
     return [fact for fact in below if (fact.kind, fact.epoch) == ("begins", term.epoch)][:1]
 

@@ -23,6 +23,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, collect
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
+from ..timelines.facts import dated
 from ..timelines.timeline import Timeline
 
 MAX_BLOCKS = 60  # of one log
@@ -123,13 +124,13 @@ def _times(timeline: Timeline) -> Record:
         }
         for t in timeline.led_terms
     ]
-    lives = sorted({(e.time, e.broker, e.kind) for e in timeline.events if e.time is not None})
-    ends = [(e.time, e.broker, e.end, e.kind) for e in timeline.ends if e.time is not None and not e.is_noop]
+    lives = sorted({(e.when, e.broker, e.kind) for e in dated(timeline.events)})
+    ends = [(e.when, e.broker, e.end, e.kind) for e in dated(timeline.ends) if not e.is_noop]
     ends = [row for row in ends if row[3] not in ("refused", "cut")]  # drawn as truncations and as faults
     # A broker's first log is empty when it creates it; a log that is empty again was deleted.
     first = {broker: place for place, (_, broker, _, _) in reversed([*enumerate(ends)])}
     ends = [row for n, row in enumerate(ends) if row[2:] != (0, "loaded") or first[row[1]] != n]
-    moves = [[m.time, sorted(m.adding), sorted(m.removing)] for m in timeline.moves if m.time is not None]
+    moves = [[m.when, sorted(m.adding), sorted(m.removing)] for m in dated(timeline.moves)]
     return {
         **({"moves": moves[:MAX_MOMENTS]} if moves else {}),
         "cuts": _cuts(timeline)[:MAX_MOMENTS],
@@ -158,8 +159,8 @@ def _in_sync(timeline: Timeline) -> list[list[Any]]:
     Controllers do not log the change after fencing: KRaft removes the fenced broker from the ISR, unless it is the last
     one (ReplicationControlManager.handleBrokerFenced).
     """
-    rows = [(time, sorted(isr), "") for time, isr, _ in timeline.isr_between()]
-    rows += [(e.time, [], e.broker) for e in timeline.events if e.fact.kind == "fenced" and e.time is not None]
+    rows = [(report.when, sorted(report.isr), "") for report in timeline.isr_between()]
+    rows += [(e.when, [], e.broker) for e in dated(timeline.events) if e.fact.kind == "fenced"]
     changes: list[list[Any]] = []
     for time, brokers, fenced_broker in sorted(rows, key=itemgetter(0)):
         before = changes[-1][1] if changes else []
@@ -174,12 +175,12 @@ def _cuts(timeline: Timeline) -> list[list[Any]]:
     """Truncations and repairs that made a log shorter than its last known end."""
     known: dict[str, int] = {}
     cuts: list[list[Any]] = []
-    for end in timeline.ends:
-        if end.kind == "high-watermark" or end.is_noop or end.time is None:
+    for end in dated(timeline.ends):
+        if end.kind == "high-watermark" or end.is_noop:
             continue
         was = known.get(end.broker)
         # Every new follower truncates its empty log to 0.
         if end.kind in ("truncated", "corruption") and (end.end < was if was is not None else end.end > 0):
-            cuts.append([end.time, end.broker, end.end, was])
+            cuts.append([end.when, end.broker, end.end, was])
         known[end.broker] = end.end
     return cuts

@@ -21,7 +21,9 @@ from ...histories.tables import Finding
 from ..causes import explain_loss
 from ..causes.cases import ACKED_BY, Explanation, Lost, lost_of, lost_part
 from ..causes.outages import is_process_dead
-from ..timelines.timeline import Term, Timeline
+from ..timelines.facts import dated
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 
 MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
@@ -116,7 +118,7 @@ def _with_evidence(timeline: Timeline, gone: pl.DataFrame) -> pl.DataFrame:
     known = gone.join(then, on=["offset", "value"], how="left", maintain_order="left")
     known = known.join(now, on="offset", how="left", maintain_order="left")
     reports = timeline.isr_between()
-    changes = [one.time for i, one in enumerate(reports) if i == 0 or one.isr != reports[i - 1].isr]
+    changes = [one.when for i, one in enumerate(reports) if i == 0 or one.isr != reports[i - 1].isr]
     starts = sorted(term.start for term in timeline.terms.values() if term.start is not None)
     ends = sorted({end.end for end in timeline.ends})
     return known.with_columns(
@@ -181,8 +183,8 @@ def _clean_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> int
     A leader that is elected cleanly has all acknowledged records, so it wrote this one. None if no later epoch began at
     or below the record, so that this election lost it after all.
     """
-    below = [t for t in timeline.terms.values() if t.start is not None and t.start <= offset and t.time is not None]
-    found = [t for t in below[:-1] if begun < (t.time or 0) < ended and t.elected_uncleanly is False]
+    below = [t for t in dated(timeline.terms.values()) if t.start is not None and t.start <= offset]
+    found = [t for t in dated(below[:-1], begun, ended - 1) if t.elected_uncleanly is False]
     return found[-1].epoch if found else None
 
 
@@ -193,14 +195,13 @@ def _replaced_epoch(timeline: Timeline, offset: int, begun: int, ended: int) -> 
     """
     logs = timeline.replica_logs
     now = logs.last_records.filter(broker=logs.leader or "", offset=offset)["leader_epoch"].drop_nulls()
-    for (began, before), (since, term) in pairwise(timeline.dated_terms):
-        if not len(now) or term.epoch != now[0]:
+    for before, term in pairwise(timeline.dated_terms if len(now) else ()):
+        if term.epoch != now[0]:
             continue
-        if term.start is None or term.start > offset or not began <= begun < since < ended:
+        if term.start is None or term.start > offset or not before.when <= begun < term.when < ended:
             return None
-        starts = timeline.starts_and_loads(term.leader)
-        is_known = bool(starts) and not term.has_conflict and not before.has_conflict
-        return before.epoch if is_known and not any(since < time <= ended for time in starts) else None
+        is_known = bool(timeline.starts_and_loads(term.leader)) and not term.has_conflict and not before.has_conflict
+        return before.epoch if is_known and not timeline.starts_and_loads(term.leader, term.when, ended) else None
     return None
 
 
@@ -210,5 +211,4 @@ def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
     if until is None or last.leader is None or not is_process_dead(timeline, last.leader, until, until):
         return until
-    died = [e.time for e in timeline.died(last.leader) if e.fact.place is not None and e.time is not None]
-    return max(time for time in died if time <= until)
+    return max(e.when for e in dated(timeline.died(last.leader), until=until) if e.fact.place is not None)

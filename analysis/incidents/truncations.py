@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
-from operator import itemgetter
 from typing import NamedTuple
 
 import polars as pl
@@ -20,8 +19,10 @@ from ..extremes import least
 from ..partitions.evidence import started_ms
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
-from ..timelines.facts import MS, OUT_OF_RANGE, SECOND
-from ..timelines.timeline import LogEnd, Term, Timeline
+from ..timelines.changes import LogEnd
+from ..timelines.facts import MS, OUT_OF_RANGE, SECOND, dated
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import brokers, span, utc_text
 from .incident import Explained
 
@@ -104,15 +105,16 @@ class _NewLog(NamedTuple):
 def _new_logs(timeline: Timeline) -> Iterator[_NewLog]:
     """The leaders that found no log when they started, though the partition had records, and led next from offset 0."""
     led = timeline.dated_terms
-    created = [(end.time, end) for end in timeline.ends if end.is_new and end.time is not None]
-    for time, found in created if not timeline.was_deleted else ():
-        before = [term for at, term in led if at < time][-1:]
-        after = [term for at, term in led if at >= time][:1]
-        known = [end.end for end in timeline.ends if after and (end.time or 0) < (after[0].time or 0)]
+    created = [end for end in dated(timeline.ends) if end.is_new]
+    for found in created if not timeline.was_deleted else ():
+        before, after = dated(led, until=found.when - 1)[-1:], dated(led, found.when - 1)[:1]
+        if not before or not after:
+            continue
+        known = [end.end for end in timeline.ends if (end.time or 0) < after[0].when]
         is_own = all(term.leader == found.broker and not term.has_conflict for term in (*before, *after))
         # It also creates its first log, soon after it was elected.
-        restarted = any(before and (before[0].time or 0) < at <= time for at, _ in timeline.starts_of(found.broker))
-        if restarted and after and is_own and after[0].start == 0 and max(known, default=0) > 0:
+        has_restarted = bool(timeline.starts_of(found.broker, before[0].when, found.when))
+        if has_restarted and is_own and after[0].start == 0 and max(known, default=0) > 0:
             yield _NewLog(found, before[0], after[0], max(known))
 
 
@@ -145,8 +147,7 @@ def _written(timeline: Timeline, first: int, last: int, cut: LogEnd) -> int | No
     None if the term is not known.
     """
     began = _term_of_records_began(timeline, first, last, cut)
-    loads = timeline.dated_ends(cut.broker, "loaded")
-    created = [time for time, end in loads if end.is_new and time <= (cut.time or 0)]
+    created = [end.when for end in timeline.dated_ends(cut.broker, "loaded", until=cut.when) if end.is_new]
     return None if began is None else max([began, *created])
 
 
@@ -156,15 +157,13 @@ def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEn
     It began below the cut, or above it, if the broker led or followed in it before it loaded its log. For example, of
     epochs that began at offsets 0, 5 and 9, that of offset 5 wrote the offsets 7 and 8.
     """
-    until = cut.time or 0
-    followed = [(time, end, end.fact.epoch) for time, end in timeline.dated_ends(cut.broker, "followed")]
-    loads = [time for time, _ in timeline.dated_ends(cut.broker, "loaded") if time <= until]
-    loaded = max(loads, default=0)
-    terms = timeline.dated_terms
-    own = {term.epoch for time, term in terms if term.leader == cut.broker and time < loaded}
-    own |= {epoch for time, _, epoch in followed if time < loaded and epoch is not None}
+    until = cut.when
+    followed = timeline.dated_ends(cut.broker, "followed", until=until)
+    loaded = max((end.when for end in timeline.dated_ends(cut.broker, "loaded", until=until)), default=0)
+    own = {term.epoch for term in dated(timeline.led_terms, until=loaded - 1) if term.leader == cut.broker}
+    own |= {end.fact.epoch for end in dated(followed, until=loaded - 1) if end.fact.epoch is not None}
     # It had them all when it began to follow these.
-    later = [epoch for time, end, epoch in followed if time <= until and end.end > last and epoch is not None]
+    later = [end.fact.epoch for end in followed if end.end > last and end.fact.epoch is not None]
     before = min(later, default=MAX_INT64)
     begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None and term.epoch < before]
     wrote = [term for start, term in begun if start < first or (start <= last and term.epoch in own)]
@@ -181,14 +180,14 @@ def _last_led_since(timeline: Timeline, broker: str, loaded: int, until: int) ->
     committed.
     """
     terms = timeline.dated_terms
-    led = [time for time, term in terms if term.leader == broker and not term.has_conflict and time < loaded]
-    starts = [start.alive_until for time, start in timeline.starts_of(broker) if time <= until]
-    ran_until = starts[-1] if starts else 0
+    led = [t.when for t in dated(terms, until=loaded - 1) if t.leader == broker and not t.has_conflict]
+    starts = timeline.starts_of(broker, until=until)
+    ran_until = starts[-1].alive_until if starts else 0
     if not led or ran_until is None:  # its server.log begins with that start
         return None
-    followed = [t for t, _ in timeline.dated_ends(broker, "followed", "truncated") if led[-1] < t < loaded]
-    others = [time for time, term in terms if term.leader != broker and led[-1] < time <= ran_until]
-    next_led = next((term for time, term in sorted(terms, key=itemgetter(0)) if time > led[-1]), None)
+    followed = timeline.dated_ends(broker, "followed", "truncated", since=led[-1], until=loaded - 1)
+    others = [term for term in dated(terms, led[-1], ran_until) if term.leader != broker]
+    next_led = min(dated(terms, led[-1]), key=lambda term: term.when, default=None)
     is_certain = not followed and not others and next_led is not None and next_led.elected_uncleanly
     return led[-1] if is_certain else None
 
@@ -218,8 +217,8 @@ def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:
     that, a copy of its log from before it fetched from the new leader has the records.
     """
     since = term.time or 0
-    has_new_log = any(end.is_new and time >= since for time, end in timeline.dated_ends(broker, "loaded"))
-    if not has_new_log and any(time >= since for time, _ in timeline.dated_ends(broker, "followed", "truncated")):
+    has_new_log = any(end.is_new for end in timeline.dated_ends(broker, "loaded", since=since - 1))
+    if not has_new_log and timeline.dated_ends(broker, "followed", "truncated", since=since - 1):
         return True
     logs = timeline.replica_logs
     # A new log at the end has what it fetched from the new leader.
@@ -236,15 +235,14 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
     `started` is the start of the run, ms since the epoch.
     """
     cuts: dict[tuple[int, int], list[LogEnd]] = {}
-    for cut in timeline.ends:
-        if cut.kind != "truncated" or cut.is_noop or cut.time is None:
+    for cut in dated(timeline.ends):
+        if cut.kind != "truncated" or cut.is_noop:
             continue
-        known = [(time, end) for time, end in timeline.dated_ends(cut.broker, "loaded", "followed") if time <= cut.time]
-        known = [(time, end) for time, end in known if end.kind == "loaded" or _led(timeline, end)]
-        before = [(time, end.end) for time, end in known if end.end > cut.end][-1:]
-        for time, end in before:
-            held_ms = None if started is None else started + time // MS
-            later = _starts_after(timeline, cut.broker, time)
+        known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)
+        before = [one for one in known if one.end > cut.end and (one.kind == "loaded" or _led(timeline, one))]
+        for one in before[-1:]:
+            end, held_ms = one.end, None if started is None else started + one.when // MS
+            later = _starts_after(timeline, cut.broker, one.when)
             removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
             firsts = [*([] if removed is None else [removed]), *_replaced_by_older(timeline, cut, end)]
             if firsts:
@@ -260,9 +258,8 @@ def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, i
     logs = timeline.replica_logs
     last = logs.batches.filter(logs.is_of_leader)
     terms = [t for t in timeline.terms.values() if t.leader == cut.broker and not t.has_conflict]
-    until = cut.time or 0
-    led = [(t.start, t.epoch) for t in terms if t.time is not None and t.time <= until and t.start is not None]
-    within = {start: epoch for start, epoch in led if cut.end <= start < end}
+    led = dated(terms, until=cut.when)
+    within = {t.start: t.epoch for t in led if t.start is not None and cut.end <= t.start < end}
     has_offset = [(pl.col("base_offset") <= start) & (pl.col("last_offset") >= start) for start in within]
     older = [
         last.filter(at, pl.col("leader_epoch") < epoch) for at, epoch in zip(has_offset, within.values(), strict=True)
@@ -272,8 +269,8 @@ def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, i
 
 def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
     """The starts of the epochs after those that a broker led or followed before a time; empty if none is known."""
-    own = [end.fact.epoch for time, end in timeline.dated_ends(broker, "followed") if time < at]
-    own += [term.epoch for time, term in timeline.dated_terms if term.leader == broker and time < at]
+    own = [end.fact.epoch for end in timeline.dated_ends(broker, "followed", until=at - 1)]
+    own += [term.epoch for term in dated(timeline.led_terms, until=at - 1) if term.leader == broker]
     last = max((epoch for epoch in own if epoch is not None), default=None)
     return [] if last is None else [term.start for term in timeline.terms_after(last) if term.start is not None]
 

@@ -23,7 +23,8 @@ from ..partitions.coordinators import (
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
-from ..timelines.timeline import Term, Timeline
+from ..timelines.terms import Term
+from ..timelines.timeline import Timeline
 from ..wording import brokers, plural, some
 
 Row = dict[str, Any]

@@ -17,7 +17,7 @@ from ...histories.tables import MIN_INT64
 from ..extremes import greatest
 from ..replicas.missing_logs import TRUNCATIONS, MissingLog, empty_copies, held_copies
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy
-from ..timelines.facts import SECOND
+from ..timelines.facts import SECOND, dated
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
 from ..timelines.timeline import Timeline
 from .partition import Partition
@@ -176,18 +176,16 @@ def _is_reported(timeline: Timeline, broker: str, end: int, at: int) -> bool:
     Before the time it must have truncated or created the log; after it, have begun to follow, or truncated nothing,
     without a death in between. A fault in the history that cut the log counts, too, until the broker starts.
     """
-    faults = [time for time, cut in timeline.dated_ends(broker, "cut") if time <= at and cut.end <= end]
-    if any(not any(time < started <= at for started, _ in timeline.starts_of(broker)) for time in faults):
+    faults = [cut for cut in timeline.dated_ends(broker, "cut", until=at) if cut.end <= end]
+    if any(not timeline.starts_of(broker, cut.when, at) for cut in faults):
         return True
     reports = timeline.dated_ends(broker, "loaded", "followed", "truncated")
-    before = [(time, report) for time, report in reports if time <= at]
-    cuts = [time for time, report in before if report.kind == "truncated" and not report.is_noop]
-    creations = [time for time, report in before if report.is_new]
-    is_recent = any(at - time < CHECKPOINT_LAG_NS for time in cuts) or any(at - time < COPY_NS for time in creations)
-    if is_recent and before[-1][1].end <= end:
+    before, later = dated(reports, until=at), dated(reports, at)
+    has_cut = any(one.kind == "truncated" and not one.is_noop for one in dated(before, at - CHECKPOINT_LAG_NS))
+    is_recent = has_cut or any(one.is_new for one in dated(before, at - COPY_NS))
+    if is_recent and before[-1].end <= end:
         return True
-    after = next(((time, report) for time, report in reports if time > at), None)
-    if after is None or after[1].end > end:
+    if not later or later[0].end > end:
         return False
-    is_unchanged = after[1].kind == "followed" or after[1].is_noop
-    return is_unchanged and not any(at < time <= after[0] for time, _ in timeline.life_of(broker))
+    is_unchanged = later[0].kind == "followed" or later[0].is_noop
+    return is_unchanged and not timeline.life_of(broker, at, later[0].when)

@@ -78,12 +78,11 @@ def _last_writes(p: Partition) -> dict[int, int]:
     """
     if p.timeline is None:
         return {}
-    led = [(time, term.leader or "") for time, term in p.timeline.dated_terms]
     last: dict[int, int] = {}
-    for (since, leader), (began, _) in pairwise(led):
-        died = max((time for time in p.timeline.ends_of_process(leader) if since <= time <= began), default=began)
-        returned = any(died <= time <= began for time, _ in p.timeline.starts_of(leader))
-        last[began] = began if returned else died
+    for term, following in pairwise(p.timeline.dated_terms):
+        ends, began = p.timeline.ends_of_process(term.leader or ""), following.when
+        died = max((time for time in ends if term.when <= time <= began), default=began)
+        last[began] = began if p.timeline.starts_of(term.leader, died - 1, began) else died
     return last
 
 

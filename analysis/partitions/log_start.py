@@ -221,7 +221,7 @@ def _starts_in_server_logs(p: Observations, bounds: _Bounds) -> Iterator[StartEv
     """
     if p.timeline is None:
         return
-    led = sorted((time, term.leader) for time, term in p.timeline.dated_terms)
+    led = sorted((term.when, term.leader) for term in p.timeline.dated_terms)
     for fact in p.timeline.log_starts:
         if fact.offset is None or fact.time is None:
             continue

@@ -19,22 +19,13 @@ from ...models.internal_topics import METADATA_TOPIC
 from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
-from .facts import RESTART, SECOND, Fact, fact_of
+from .changes import BrokerEvent, LogEnd, Move
+from .facts import RESTART, SECOND, Dated, Fact, fact_of
 from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS
 from .log_facts import HANDLERS
 from .merged_sources import merge_sources
-from .timeline import (
-    BrokerEvent,
-    Builder,
-    Election,
-    LogEnd,
-    Move,
-    Timeline,
-    broker_names,
-    is_last_known_leader,
-    isr_clause,
-    last_known_clause,
-)
+from .terms import Election, broker_names, is_last_known_leader, isr_clause, last_known_clause
+from .timeline import Builder, Timeline
 from .topic_settings import add_setting
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
@@ -84,7 +75,7 @@ def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bo
     return time is None, (time or 0) - (clock.offset if clock else 0), line is None, line or 0
 
 
-def _undated_last(one: LogEnd | BrokerEvent | Move | Fact) -> tuple[bool, int]:
+def _undated_last(one: Dated) -> tuple[bool, int]:
     return one.time is None, one.time or 0
 
 

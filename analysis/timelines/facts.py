@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
-from ...histories.tables import MAX_INT64, Evidence, Locate
+from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Locate
 from ..replicas.replica_logs import ReplicaLogs
 
 SECOND, MS = 1_000_000_000, 1_000_000  # ns
@@ -17,8 +17,29 @@ LEADERS_LOG_START = "leader-log-start"  # kind of a line in which any replica st
 ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "snapshot", "acks")
 
 
+class Dated:
+    """Something with a time (ns since the start of the run), which may not be known."""
+
+    @property
+    def time(self) -> int | None: ...
+
+    @property
+    def when(self) -> int:
+        """The time, where it is known."""
+        assert self.time is not None
+        return self.time
+
+
+SomeDated = TypeVar("SomeDated", bound=Dated)
+
+
+def dated(things: Iterable[SomeDated], since: int = MIN_INT64, until: int = MAX_INT64) -> list[SomeDated]:
+    """Those with a known time that is after one time and up to another (ns)."""
+    return [one for one in things if one.time is not None and since < one.time <= until]
+
+
 @dataclass(frozen=True)
-class Fact:
+class Fact(Dated):
     """One dated event and its source. Facts from files may have no date.
 
     `sentence` is for people. Code uses the fields in ABOUT; which of them are set depends on the kind.

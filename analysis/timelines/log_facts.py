@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .changes import BrokerEvent, Deletion, LogEnd, Move
 from .facts import HALTED, LEADERS_LOG_START, OUT_OF_RANGE, SECOND, Fact, listed
-from .timeline import (
-    BrokerEvent,
-    Builder,
-    Deletion,
-    Election,
-    LogEnd,
-    Move,
-    Term,
-    broker_names,
-    is_last_known_leader,
-    isr_clause,
-    last_known_clause,
-)
+from .terms import Election, Term, broker_names, is_last_known_leader, isr_clause, last_known_clause
+from .timeline import Builder
 from .topic_settings import add_logged_settings
 
 NO_LEADER = -1  # LeaderAndIsr.NoLeader; -2 is a topic that is being deleted

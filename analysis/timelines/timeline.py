@@ -1,179 +1,17 @@
-"""The timeline of one topic-partition: terms of leadership, log ends, brokers' events; and its Builder."""
+"""The timeline of one topic-partition, what causes ask of it, and its Builder."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
-from .facts import MS, SECOND, Fact, is_end_of_process, listed
-
-
-class Election(NamedTuple):
-    """The record of an election."""
-
-    electable: frozenset[str]  # in-sync and eligible replicas just before it
-    fact: Fact
-
-
-@dataclass
-class Term:
-    """One leader epoch: its leader, its first offset, and the replicas that could have been elected."""
-
-    epoch: int
-    leader: str | None = None
-    start: int | None = None  # the first offset of the epoch
-    time: int | None = None  # ns, when it was elected or began to lead
-    ended: int | None = None  # ns, when the controller recorded that there was no leader
-    isr: frozenset[str] | None = None  # at its beginning
-    electable: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
-    electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
-    elections: list[Election] = field(default_factory=list)
-    chosen_outside_isr: Fact | None = None  # the controller's report of it
-    was_last_known: bool | None = False  # it was elected as the last known leader (KIP-966); None: not known
-    has_conflict: bool = False
-    claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)
-    facts: list[Fact] = field(default_factory=list)
-    start_facts: list[Fact] = field(default_factory=list)
-    partition_epochs: list[int] = field(default_factory=list)  # recorded during the term
-
-    def name_leader(self, leader: str) -> None:
-        """Sets the leader. A second, different leader puts the term in conflict."""
-        if self.leader is not None and self.leader != leader:
-            self.has_conflict = True
-        self.leader = leader
-
-    def begin(self, time: int | None, isr: frozenset[str] | None = None) -> None:
-        """Sets the time and the ISR of its beginning, unless an earlier source did."""
-        self.time = time if self.time is None else self.time
-        self.isr = isr if self.isr is None else self.isr
-
-    @property
-    def elected_uncleanly(self) -> bool | None:
-        """Whether the leader was out of sync when it was elected; None if not known.
-
-        The last known leader that KIP-966 elects again is not out of sync, although Kafka calls its election
-        unclean: it has all records that it acknowledged, unless its disk lost them.
-        """
-        if self.leader is None or self.has_conflict or self.was_last_known is None:
-            return None
-        if self.electable:
-            return self.leader not in self.electable
-        return None if self.chosen_outside_isr is None else True
-
-    @property
-    def how_elected(self) -> str:
-        """A clause on how the leader was elected, or that it is unknown; empty for epoch 0 without a known election."""
-        if self.has_conflict:
-            return "sources name different leaders of this epoch"
-        unclean = self.elected_uncleanly
-        if unclean is None:
-            return "" if self.epoch == 0 else "whether it was clean is not known"
-        if unclean:
-            return "unclean election"
-        return "election of the last known leader" if self.was_last_known else "clean election"
-
-
-@dataclass(frozen=True)
-class _Dated:
-    """Something that a fact records."""
-
-    fact: Fact
-
-    @property
-    def time(self) -> int | None:
-        """The time of the event (ns); None if not known."""
-        return self.fact.time
-
-
-@dataclass(frozen=True)
-class LogEnd(_Dated):
-    """The log end offset of a broker when its log was loaded, truncated, cut or copied, or when it began to follow.
-
-    The kind "refused" is that of a leader when it refused a fetch from beyond its log, "set-aside" that of a log that
-    is the broker's no more. The kind "high-watermark" has the checkpointed high watermark instead.
-    """
-
-    broker: str
-    end: int
-    kind: str  # loaded followed snapshot truncated corruption refused cut set-aside high-watermark
-    snapshot: str | None = None
-    is_noop: bool = False
-    is_new: bool = False  # the broker had no log of the partition, and created one
-
-
-@dataclass(frozen=True)
-class BrokerEvent(_Dated):
-    """A broker died, started or was unfenced."""
-
-    broker: str
-    kind: str  # died (or was fenced), started, unfenced
-    alive_until: int | None = None  # ns: the last line that it logged before it started
-
-
-@dataclass(frozen=True)
-class Move(_Dated):
-    """The replicas that a reassignment adds and removes from a time on; both empty when it is over (KIP-455)."""
-
-    adding: frozenset[str]
-    removing: frozenset[str]
-
-
-def isr_clause(isr: frozenset[str]) -> str:
-    """A clause on the ISR before an election."""
-    return f"; the ISR had been {listed(isr)}" if isr else "; the ISR had been empty"
-
-
-def last_known_clause(is_last_known: bool | None) -> str:
-    """A clause on the election of the last known leader; empty for other elections, or if it is not known."""
-    clause = "; it was the last known leader, which Kafka elects again although no broker is in sync (KIP-966)"
-    return clause if is_last_known else ""
-
-
-def is_last_known_leader(
-    clean_only: bool | None, leader: str, sync: frozenset[str], elr: frozenset[str], known: frozenset[str]
-) -> bool | None:
-    """Whether a leader outside of ISR (`sync`) and ELR was elected as the last known leader (KIP-966).
-
-    Kafka requires that both are empty (PartitionChangeBuilder.canElectLastKnownLeader). The record of the election may
-    have emptied the ELR: its last member returned from an unclean shutdown. If unclean elections are disabled
-    (`clean_only`), this is the only explanation; if that setting is not recorded (None), neither is known.
-    """
-    if leader not in known or leader in elr or sync:
-        return False
-    return True if not elr else clean_only
-
-
-def broker_names(values: Any) -> frozenset[str]:
-    """The names of brokers: their ids as text."""
-    return frozenset(str(v) for v in values or ())
-
-
-class DatedIsr(NamedTuple):
-    """The ISR as a dated fact records it."""
-
-    time: int  # ns
-    isr: frozenset[str]
-    fact: Fact
-
-
-class Deletion(NamedTuple):
-    """What permitted deletions of records, by the brokers' logs or the metadata log."""
-
-    kind: Literal["age", "size", "request"]
-    value: int  # the age in ms, the size in bytes, or the offset below which a client deleted
-
-
-class Setting(NamedTuple):
-    """A value of a topic's setting, and the fact that records it."""
-
-    name: str
-    value: str  # empty: removed, so that the broker's default counts
-    fact: Fact
-
+from .changes import BrokerEvent, Deletion, IsrReport, LogEnd, Move, Setting
+from .facts import MS, SECOND, Fact, dated, is_end_of_process
+from .terms import Term
 
 UNCLEAN, LEAST = "unclean.leader.election.enable", "min.insync.replicas"
 
@@ -225,9 +63,9 @@ class Timeline:
         return [term for term in self.terms.values() if term.leader is not None]
 
     @property
-    def dated_terms(self) -> list[tuple[int, Term]]:
-        """The terms with a known leader and time, each with the time (ns), in order of epoch."""
-        return [(term.time, term) for term in self.led_terms if term.time is not None]
+    def dated_terms(self) -> list[Term]:
+        """The terms with a known leader and time, in order of epoch."""
+        return dated(self.led_terms)
 
     def terms_after(self, epoch: int) -> list[Term]:
         """The terms of later epochs, in order."""
@@ -237,21 +75,19 @@ class Timeline:
         """The log ends of a broker that have one of these kinds, in order of time."""
         return [e for e in self.ends if e.broker == broker and e.kind in kinds]
 
-    def dated_ends(self, broker: str | None, *kinds: str) -> list[tuple[int, LogEnd]]:
-        """The log ends of `ends_of` that have a time, each with it (ns)."""
-        return [(e.time, e) for e in self.ends_of(broker, *kinds) if e.time is not None]
+    def dated_ends(
+        self, broker: str | None, *kinds: str, since: int = MIN_INT64, until: int = MAX_INT64
+    ) -> list[LogEnd]:
+        """The log ends of `ends_of` after one time and up to another (ns)."""
+        return dated(self.ends_of(broker, *kinds), since, until)
 
-    def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[DatedIsr]:
-        """The dated reports of the ISR after one time and up to another (ns)."""
-        return [
-            DatedIsr(fact.time, fact.isr or frozenset(), fact)
-            for fact in self.isr_reports
-            if fact.time is not None and since < fact.time <= until
-        ]
+    def isr_between(self, since: int = MIN_INT64, until: int = MAX_INT64) -> list[IsrReport]:
+        """The reports of the ISR after one time and up to another (ns)."""
+        return [IsrReport(fact, fact.isr or frozenset()) for fact in dated(self.isr_reports, since, until)]
 
-    def isr_until_next_term(self, since: int) -> list[DatedIsr]:
+    def isr_until_next_term(self, since: int) -> list[IsrReport]:
         """The reports of an ISR with members after a time (ns), before the next leader was elected."""
-        elected = (term.time for term in self.terms.values() if term.time is not None and term.time > since)
+        elected = (term.when for term in dated(self.terms.values(), since))
         return [one for one in self.isr_between(since, min(elected, default=MAX_INT64) - 1) if one.isr]
 
     def faults_and_heals(self, broker: str | None) -> list[tuple[Fault, Fact]]:
@@ -271,37 +107,38 @@ class Timeline:
         """The times (ns) at which a broker's process ended, in order; 0 for one without a time."""
         return [event.time or 0 for event in self.died(broker) if is_end_of_process(event.fact)]
 
-    def life_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
-        """The dated starts and deaths of a broker, each with its time (ns), in order of time."""
-        return [(e.time, e) for e in self.events if e.broker == broker and e.time is not None]
+    def life_of(self, broker: str | None, since: int = MIN_INT64, until: int = MAX_INT64) -> list[BrokerEvent]:
+        """The starts and deaths of a broker after one time and up to another (ns), in order of time."""
+        return dated((e for e in self.events if e.broker == broker), since, until)
 
-    def starts_of(self, broker: str | None) -> list[tuple[int, BrokerEvent]]:
-        """The dated starts of a broker, each with its time (ns), in order of time."""
-        return [(time, e) for time, e in self.life_of(broker) if e.kind == "started"]
+    def starts_of(self, broker: str | None, since: int = MIN_INT64, until: int = MAX_INT64) -> list[BrokerEvent]:
+        """The starts of a broker after one time and up to another (ns), in order of time."""
+        return [e for e in self.life_of(broker, since, until) if e.kind == "started"]
 
-    def records_restarts_in(self, term: Term) -> bool:
-        """Whether restarts of a term's leader would be recorded, as a start of it before the term is."""
-        return any(term.time is not None and time <= term.time for time, _ in self.starts_of(term.leader))
+    def starts_and_loads(self, broker: str | None, since: int = MIN_INT64, until: int = MAX_INT64) -> list[int]:
+        """The times (ns) after one and up to another at which a broker started or loaded the log, in order."""
+        loads = self.dated_ends(broker, "loaded", since=since, until=until)
+        return sorted(one.when for one in (*self.starts_of(broker, since, until), *loads))
 
-    def starts_and_loads(self, broker: str | None) -> list[int]:
-        """The times (ns) at which a broker started or loaded the log."""
-        return [time for time, _ in (*self.starts_of(broker), *self.dated_ends(broker, "loaded"))]
+    def starts_once(self, broker: str | None, since: int, until: int) -> bool:
+        """Whether no source has two starts of a broker after one time and up to another (ns)."""
+        sources = [start.fact.source for start in self.starts_of(broker, since, until)]
+        return len(sources) == len({*sources})
 
     def settings_between(self, name: str, since: int | None, until: int | None) -> list[Setting]:
         """The values of a topic's setting from one time to another (ns; None: unbounded); empty if not recorded.
 
         What the metadata log records by a time overrules run.json, which has the value of one moment.
         """
+        named = [setting for setting in self.settings if setting.name == name]
         first, last = MIN_INT64 if since is None else since, MAX_INT64 if until is None else until
-        dated = [(setting.fact.time, setting) for setting in self.settings if setting.name == name]
-        if any(time is None for time, _ in dated):
-            first, last = MIN_INT64, MAX_INT64
-        set_ = [(time or 0, setting) for time, setting in dated if (time or 0) <= last]
-        before = [setting for time, setting in set_ if time <= first][-1:]
+        before, later = dated(named, until=first)[-1:], dated(named, first, last)
+        if len(dated(named)) < len(named):
+            before, later = [], named
         if not before and self.config.get(name) is not None:
             value = str(self.config[name]).lower()
-            before = [Setting(name, value, Fact(f"{name}={value} for the topic", "configured", source="run.json"))]
-        return [*before, *(setting for time, setting in set_ if time > first)]
+            before = [Setting(Fact(f"{name}={value} for the topic", "configured", source="run.json"), name, value)]
+        return [*before, *later]
 
     def allows_only_clean_elections(self, at: int | None) -> bool | None:
         """Whether the topic permits no unclean election at a time (ns; None: at any time); None if not recorded."""
@@ -381,7 +218,7 @@ class Builder(Timeline):
         """
         if report.time is None:
             return False
-        led = sorted((time, term.leader or "") for time, term in self.dated_terms)
+        led = sorted((term.when, term.leader or "") for term in self.dated_terms)
         last = [[leader for since, leader in led if since <= at][-1:] for at in (report.time, report.time + SECOND)]
         return all(leaders not in ([], [report.broker]) for leaders in last)
 

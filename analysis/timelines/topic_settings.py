@@ -6,8 +6,9 @@ import re
 from contextlib import suppress
 from typing import Any, Literal
 
-from .facts import SECOND, Fact
-from .timeline import Builder, Deletion, Setting
+from .changes import Deletion, Setting
+from .facts import SECOND, Fact, dated
+from .timeline import Builder
 
 _NEXT_SETTING = re.compile(r", ?(?=[\w.]+ -> )")  # a value may have commas
 RETENTION: tuple[tuple[str, Literal["age", "size"]], ...] = (("retention.ms", "age"), ("retention.bytes", "size"))
@@ -19,7 +20,7 @@ def add_setting(builder: Builder, row: dict[str, Any]) -> None:
     One that was set after the topic had been created was the brokers' default before, so it is not its configuration.
     """
     name, value, time = row["key"], "" if row["value"] is None else str(row["value"]).lower(), row["at"]
-    created = [fact.time for fact in builder.topic_changes if fact.kind == "topic-created" and fact.time is not None]
+    created = [fact.when for fact in dated(builder.topic_changes) if fact.kind == "topic-created"]
     if time is None or not created or time <= max(created) + SECOND:
         builder.config.setdefault(name, row["value"])
     _add(builder, name, value, time, source=row["file"], byte=row["byte"])
@@ -50,6 +51,6 @@ def add_logged_settings(builder: Builder, row: dict[str, Any], fields: dict[str,
 def _add(builder: Builder, name: str, value: str, time: int | None, **origin: Any) -> None:
     """Adds a value of a setting of the topic, from a time (ns) on; `origin`: where it stands, as fields of a Fact."""
     message = f"{name} of topic {builder.replica_logs.topic} was {f'set to {value}' if value else 'removed'}"
-    builder.settings.append(Setting(name, value, Fact(message, "setting", time, **origin)))
+    builder.settings.append(Setting(Fact(message, "setting", time, **origin), name, value))
     if re.fullmatch(r"[0-9]{1,18}", value):  # -1 permits no deletion
         builder.deletions += [Deletion(kind, int(value)) for setting, kind in RETENTION if setting == name]

@@ -17,8 +17,9 @@ from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write
 from logjudge.analysis.rules.replica_absent import acknowledged_absent
+from logjudge.analysis.timelines.changes import LogEnd
 from logjudge.analysis.timelines.facts import Fact
-from logjudge.analysis.timelines.timeline import Builder, LogEnd
+from logjudge.analysis.timelines.timeline import Builder
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 

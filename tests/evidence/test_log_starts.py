@@ -12,8 +12,8 @@ import pytest
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.partitions import evidence, unit
 from logjudge.analysis.partitions.retention_limits import _is_append_time
+from logjudge.analysis.timelines.changes import Setting
 from logjudge.analysis.timelines.facts import Fact
-from logjudge.analysis.timelines.timeline import Setting
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.cli.main import cli
 from logjudge.histories.bundle import open_run
@@ -282,7 +282,7 @@ SECOND_NS = 1_000_000_000
 def test_the_type_of_timestamps_is_that_of_the_time_of_a_send(configured, changes, types):
     """Sends at 10, 60 and 100 seconds, and changes of the topic's setting in the metadata log."""
     config = {} if configured is None else {TYPE: configured}
-    set_ = [Setting(TYPE, value.lower(), Fact("", "setting", at and at * SECOND_NS)) for value, at in changes]
+    set_ = [Setting(Fact("", "setting", at and at * SECOND_NS), TYPE, value.lower()) for value, at in changes]
     built = replace(timeline(texts_of_logs("1: 0a"), config=config), settings=set_)
     sends = pl.DataFrame({"invoked": [10, 60, 100], "completed": [11, 61, None]}) * SECOND_NS
     p = SimpleNamespace(timeline=built, topic="x", settings=Settings(config={"topics": {"x": config}}))
@@ -292,7 +292,7 @@ def test_the_type_of_timestamps_is_that_of_the_time_of_a_send(configured, change
 @pytest.mark.parametrize(("at", "is_lost"), [(-60, True), (60, False)])
 def test_timestamps_of_sends_count_until_the_topic_has_append_time(at, is_lost, tmp_path, monkeypatch):
     """Retention may have removed records whose producer set an old timestamp, as run.json has the later type."""
-    changed = Setting(TYPE, "logappendtime", Fact("", "setting", at * SECOND_NS))
+    changed = Setting(Fact("", "setting", at * SECOND_NS), TYPE, "logappendtime")
     build = evidence.timeline_of
     monkeypatch.setattr(unit, "MENTIONED", ("sends",))
     monkeypatch.setattr(unit, "timeline_of", lambda *given: replace(build(*given), settings=[changed]))

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.timelines.timeline import is_last_known_leader
+from logjudge.analysis.timelines.terms import is_last_known_leader
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
