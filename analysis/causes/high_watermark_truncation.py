@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ..timelines.changes import LogEnd
 from ..timelines.facts import SECOND, Fact, chain, dated, fact_of
 from ..timelines.terms import Term
@@ -34,7 +35,14 @@ from .leader_change import (
     in_isr_before_election,
 )
 from .outages import death_facts, reasons_absent
-from .replica_history import had_records, may_have_lost_tail, return_facts, short_log_facts, snapshots_with_records
+from .replica_history import (
+    had_records,
+    may_have_lost_tail,
+    return_facts,
+    short_log_facts,
+    snapshots_with_records,
+    truncations,
+)
 from .writing_term import missing_if_just_elected
 
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
@@ -92,8 +100,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     """Whether replicas differ at the end because a follower of the last leader truncated above these offsets."""
-    old_format, terms = _old_format_facts(timeline), _final_terms(timeline)
-    if not old_format or not terms:
+    old_format, last = _old_format_facts(timeline), _last_term(timeline)
+    if not old_format or last is None:
         return NOT_THE_CASE
     if own := _truncated_above_facts(timeline, differing):
         return Attempt(True, chain(old_format, own), PREVENTED_BY)
@@ -101,12 +109,12 @@ def explain_divergence(timeline: Timeline, differing: Lost) -> Attempt:
     others = _records_at_end(timeline, differing.first)
     leaders = others.filter(broker=leader)["digest"].to_list()
     for row in others.filter(~pl.col("digest").is_in(leaders)).iter_rows(named=True):
-        cuts = [e for e in timeline.ends_of(row["broker"], "truncated") if e.time and e.time >= (terms[0].time or 0)]
+        cuts = timeline.dated_ends(row["broker"], "truncated", since=last.when - 1)
         if cuts and cuts[-1].end > differing.last:
             own = [*_truncation_to_high_watermark(timeline, cuts[-1]), _own_record_fact(timeline, row, differing)]
-            led = [e for e in timeline.ends_of(leader or "", "truncated") if e.time and e.time < (terms[0].time or 0)]
+            led = timeline.dated_ends(leader, "truncated", until=last.when - 1)
             before = _truncation_to_high_watermark(timeline, led[-1]) if led and led[-1].end <= differing.first else []
-            return Attempt(True, chain(old_format, before, terms[0].facts[:1], own), PREVENTED_BY)
+            return Attempt(True, chain(old_format, before, last.facts[:1], own), PREVENTED_BY)
     return needs(f"the offset to which a follower of broker {leader} truncated when it returned (its server.log)")
 
 
@@ -115,18 +123,17 @@ def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
 
     It kept its own records there, which the leader before it did not have.
     """
-    terms, leader = _final_terms(timeline), timeline.replica_logs.leader or ""
+    new, leader = _last_term(timeline), timeline.replica_logs.leader or ""
     at = _records_at_end(timeline, differing.first)
     own = at.filter(broker=leader).rows(named=True)
     others = at.filter(~pl.col("digest").is_in([row["digest"] for row in own])).rows(named=True)
     held = [row for row in others if not differing.values or row["value"] in differing.values]
-    new = terms[0] if terms else None
-    if new is None or new.time is None or new.elected_uncleanly or not own or not held:
+    if new is None or new.elected_uncleanly or not own or not held:
         return []
     if differing.acks and differing.acks != {"all"}:
         return []  # any election loses records that only the leader had acknowledged
     since = differing.last_acked or 0
-    cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.time]
+    cuts = [e for e in timeline.ends_of(leader, "truncated") if e.time is None or since <= e.time <= new.when]
     if not cuts or any(cut.time is None or cut.end <= differing.last for cut in cuts):
         return []
     clean, loaded = _clean_election_facts(timeline, new), _load_facts_above(timeline, leader, cuts[0], differing)
@@ -136,13 +143,11 @@ def _truncated_above_facts(timeline: Timeline, differing: Lost) -> list[Fact]:
     return [*loaded, *_truncation_to_high_watermark(timeline, cuts[0]), *clean, *new.facts[:1], *records]
 
 
-def _final_terms(timeline: Timeline) -> list[Term]:
-    """The terms at the end of the run that the last leader led without interruption, all dated and without conflict."""
-    led = timeline.led_terms
-    last = [term for term in led if term.leader == timeline.replica_logs.leader]
-    sure = {term.epoch for term in last if term.time is not None and not term.has_conflict}
-    others = [term.epoch for term in led if term.epoch not in sure]
-    return [term for term in led if term.epoch > max(others, default=-1)]
+def _last_term(timeline: Timeline) -> Term | None:
+    """The dated term since which the last leader led without interruption; None if that is not certain."""
+    leader = timeline.replica_logs.leader
+    others = [t.epoch for t in timeline.led_terms if t.leader != leader or t.time is None or t.has_conflict]
+    return next((term for term in timeline.led_terms if term.epoch > max(others, default=-1)), None)
 
 
 def _records_at_end(timeline: Timeline, offset: int) -> pl.DataFrame:
@@ -191,16 +196,11 @@ def _clean_election_facts(timeline: Timeline, new: Term) -> list[Fact]:
 def _truncation_facts(timeline: Timeline, new: Term, lost: Lost) -> list[Fact]:
     """The facts that prove that the new leader had the first lost record and truncated it before its election."""
     broker = new.leader or ""
-    for end in reversed(timeline.ends_of(broker, "truncated")):
-        if end.is_noop or end.end > lost.first:
-            continue
-        if end.time is None or (new.time is not None and end.time > new.time + SECOND):
-            continue
-        if lost.last_acked is not None and end.time < lost.last_acked:
-            continue  # the record was not written yet
-        before = _facts_held_before(timeline, broker, end, lost)
-        if before:
-            return [*before, *_truncation_to_high_watermark(timeline, end)]
+    written = MIN_INT64 if lost.last_acked is None else lost.last_acked - 1
+    elected = MAX_INT64 if new.time is None else new.time + SECOND
+    for cut in reversed(dated(truncations(timeline, broker, None, lost.first), written, elected)):
+        if before := _facts_held_before(timeline, broker, cut, lost):
+            return [*before, *_truncation_to_high_watermark(timeline, cut)]
     return _truncation_facts_from_snapshots(timeline, broker, lost)
 
 
@@ -208,8 +208,7 @@ def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost)
     """The facts that prove that a log had the records before a truncation: a load, a snapshot, or being in the ISR."""
     if above := _load_facts_above(timeline, broker, cut, lost):
         return above
-    loaded = _loads_before(timeline, broker, cut)
-    if lost.last_acked is not None and dated(loaded, lost.last_acked):
+    if lost.last_acked is not None and timeline.dated_ends(broker, "loaded", since=lost.last_acked, until=cut.when):
         return []  # an earlier truncation removed them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
         return []
@@ -218,11 +217,8 @@ def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost)
 
 def _load_facts_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:
     """The last load before a truncation, if the log then ended above the lost records."""
-    return [loaded.fact for loaded in _loads_before(timeline, broker, cut)[-1:] if loaded.end > lost.last]
-
-
-def _loads_before(timeline: Timeline, broker: str, cut: LogEnd) -> list[LogEnd]:
-    return [] if cut.time is None else timeline.dated_ends(broker, "loaded", until=cut.time)
+    loads = timeline.dated_ends(broker, "loaded", until=cut.when)
+    return [loaded.fact for loaded in loads[-1:] if loaded.end > lost.last]
 
 
 def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -103,7 +103,7 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
     until_new = MAX_INT64 if new.time is None else new.time
-    if _kept_another(timeline, stale, [at for _, at in lost.earlier if (stale.time or 0) <= at < until_new], lost):
+    if _held_another(timeline, stale, [at for _, at in lost.earlier if (stale.time or 0) <= at < until_new], lost):
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.when for cut in dated(cuts))])
@@ -114,7 +114,7 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     return _may_have_led_on(timeline, stale, new, lost) and not _followed_without(timeline, stale, lost, until)
 
 
-def _kept_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
+def _held_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
     """Whether the leader of a term had acknowledged another record at the first lost offset, first at one of these
     times (ns), and did not start again.
 
@@ -189,8 +189,8 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
     # The leader of `term` may have had, all the time, the record that is there now.
     now_there = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
     earlier = [time for value, time in lost.earlier if value in now_there]
-    kept = bool(timeline.starts_and_loads(term.leader)) and _kept_another(timeline, term, earlier, lost)
-    had_to_die = others - {term.leader} if kept else others
+    held_all_along = bool(timeline.starts_and_loads(term.leader)) and _held_another(timeline, term, earlier, lost)
+    had_to_die = others - {term.leader} if held_all_along else others
     are_dead = all(is_process_dead(timeline, other, since, until) for other in had_to_die)
     return newer[-1] if are_dead and term.leader in others else None
 

@@ -18,10 +18,11 @@ ABOUT = ("kind", "partition", "epoch", "broker", "brokers", "isr", "offset", "sn
 
 
 class Dated:
-    """Something with a time (ns since the start of the run), which may not be known."""
+    """Something with a time, which may not be known."""
 
     @property
-    def time(self) -> int | None: ...
+    def time(self) -> int | None:
+        """The time (ns since the start of the run); None if not known."""
 
     @property
     def when(self) -> int:

@@ -129,7 +129,7 @@ def test_the_setting_at_the_acknowledgement_is_part_of_a_rolled_back_log(at, is_
 def test_a_timeline_without_dates_of_its_settings_knows_none_that_changed():
     name = "unclean.leader.election.enable"
     undated = timeline(AFTER, meta=metadata(setting(name, "true", 3)), config={name: False})
-    undated.settings[:] = [one._replace(fact=replace(one.fact, time=None)) for one in undated.settings]
+    undated.settings[:] = [replace(one, fact=replace(one.fact, time=None)) for one in undated.settings]
     assert not undated.allows_only_clean_elections(1 * SECOND)
     dated = timeline(AFTER, meta=metadata(setting(name, "true", 3)), config={name: False})
     assert [dated.allows_only_clean_elections(at * SECOND) for at in (1, 5)] == [True, False]
