@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from ..replicas.replica_logs import ReplicaLogs, with_aborted
+from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import is_leader_collected
 
 ATTEMPT = "#attempt-"  # between a value and the number of an attempt to send it
@@ -90,8 +90,8 @@ def _with_offsets_in_log(attempts: pl.DataFrame, logs: ReplicaLogs | None) -> pl
     """
     if logs is None or not is_leader_collected(logs) or logs.is_leader_damaged:
         return attempts
-    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset")).filter(pl.col("control").is_null())
-    held = held.filter(pl.col("value").is_in(attempts["value"].unique().implode())).select(*_PLACE, "aborted")
+    is_attempt = pl.col("value").is_in(attempts["value"].unique().implode())
+    held = logs.leader_records.filter(is_attempt, pl.col("control").is_null()).select(*_PLACE, "aborted")
     stray = held.join(attempts, on=_PLACE, how="anti", maintain_order="left")
     lacks_offset, keeps = pl.col("offset").is_null(), pl.col("keeps")
     is_transaction = lacks_offset & ~keeps & pl.col("txn") & pl.col("row").is_not_null()

@@ -46,23 +46,21 @@ def clocks_by_records(
     }
 
 
-def clocks_by_elections(
-    clocks: Mapping[str, Clock], log_events: pl.DataFrame, metadata: pl.DataFrame
-) -> Mapping[str, Clock]:
+def clocks_by_elections(clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]]) -> Mapping[str, Clock]:
     """The clocks, corrected by the times at which brokers logged leader epochs soon after their elections.
 
     A broker logs an epoch after the controller recorded its election, the first one mostly within a second, and the
     controller at once. A node without such a line has the clock of the others, if these agree. Clocks that faults or
     records bound go first: the elections of such a broker show how far the metadata log is ahead of the history.
+    `ahead`: the result of `ahead_of_elections`.
     """
-    ahead = ahead_of_elections(log_events, metadata)
     bounded = {broker for broker, clock in clocks.items() if clock.low is not None or clock.by_records}
     if bounded:
         return _corrected_beside(clocks, ahead, bounded)
     if any(clock.offset for clock in clocks.values()) or not any(offset for offset, _ in ahead.values()):
         return clocks
     if len({offset for offset, _ in ahead.values()}) == 1:
-        ahead = dict.fromkeys(clocks, next(iter(ahead.values()))) | ahead
+        ahead = {**dict.fromkeys(clocks, next(iter(ahead.values()))), **ahead}
     return {**clocks, **{broker: _set_ahead(clocks[broker], *ahead[broker]) for broker in ahead if broker in clocks}}
 
 
@@ -139,7 +137,7 @@ def _bounds(records: pl.DataFrame, log_events: pl.DataFrame, started: int) -> tu
     """The least and the greatest offset of the brokers' clocks (ms); None if nothing bounds it."""
     lows: list[int] = []
     highs: list[int] = []
-    is_change = pl.col("kind").is_in(["leader", "follower"]) & pl.col("time").is_not_null()
+    is_change = pl.col("kind").is_in(BROKERS_LINES) & pl.col("time").is_not_null()
     changes = log_events.filter(is_change, snapshot=FINAL).sort("time")
     begun: set[int] = set()  # leader epochs
     for row in changes.iter_rows(named=True) if len(records) else ():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 
 import polars as pl
 
@@ -148,19 +147,16 @@ def _clocks_beside(
 
     `metadata` and `log_events` have the rows of the partition and those of all partitions.
     """
-    started, sends = started_ms(common.settings), frames.get("sends")
+    started, sends = started_ms(common.settings), frames["sends"]
     elections, own_events = _table_or_empty(frames, "metadata"), _table_or_empty(frames, "log_events")
-    clocks = clocks_of(common)
-    if sends is not None:
-        clocks = clocks_by_records(clocks, logs, own_events, sends, started)
+    clocks = clocks_by_records(clocks_of(common), logs, own_events, sends, started)
     clocks = without_steps(clocks, log_events, elections)
-    if sends is not None:
-        ahead = partial(ahead_of_elections, own_events, elections)
-        of_metadata = metadata_clock(clocks, ahead, metadata, sends, faults_of(common.context), started)
-        if of_metadata.offset:
-            on_time = elections.with_columns(pl.col("time") - of_metadata.offset)
-            return {**clocks_by_elections(clocks, own_events, on_time), METADATA_TOPIC: of_metadata}
-    return clocks_by_elections(clocks, own_events, elections)
+    ahead = ahead_of_elections(own_events, elections)
+    of_metadata = metadata_clock(clocks, ahead, metadata, sends, faults_of(common.context), started)
+    if not of_metadata.offset:
+        return clocks_by_elections(clocks, ahead)
+    on_time = elections.with_columns(pl.col("time") - of_metadata.offset)
+    return {**clocks_by_elections(clocks, ahead_of_elections(own_events, on_time)), METADATA_TOPIC: of_metadata}
 
 
 def clocks_of(common: Common) -> Mapping[str, Clock]:

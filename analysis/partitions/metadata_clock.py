@@ -7,7 +7,7 @@ history bounds the brokers' clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -22,7 +22,7 @@ MAX_WIDTH_MS = 15_000  # between the bounds of a difference that brokers' lines 
 
 def metadata_clock(
     clocks: Mapping[str, Clock],
-    ahead_of_elections: Callable[[], Mapping[str, tuple[int, int]]],
+    ahead: Mapping[str, tuple[int, int]],
     metadata: pl.DataFrame,
     sends: pl.DataFrame,
     faults: Sequence[Fault],
@@ -30,8 +30,8 @@ def metadata_clock(
 ) -> Clock:
     """The clock of the metadata log, of a topic-partition and of all brokers.
 
-    `ahead_of_elections` gives how far the brokers' clocks are ahead of it by their lines (clock_bounds.py). `started`
-    is the start of the run, ms since the epoch.
+    `ahead`: how far the brokers' clocks are ahead of it by their lines (ahead_of_elections). `started`: the start of
+    the run, ms since the epoch.
     """
     unknown = Clock(METADATA_TOPIC)
     if started is None or not len(metadata):
@@ -42,7 +42,7 @@ def metadata_clock(
     is_behind, is_ahead = high is not None and high < -SLACK_MS, low is not None and low > SLACK_MS
     if is_behind == is_ahead:
         return unknown
-    offset = _shown_by_brokers(clocks, {name: ahead for name, (ahead, _) in ahead_of_elections().items()})
+    offset = _shown_by_brokers(clocks, ahead)
     if offset is None or not _is_within(offset, low, high):
         offset = low if low is not None and high is not None and low <= high <= low + MAX_WIDTH_MS else None
     if offset is None:
@@ -74,9 +74,9 @@ def _registered_after_restarts(records: pl.DataFrame, faults: Sequence[Fault], s
     return min(bounds, default=None)
 
 
-def _shown_by_brokers(clocks: Mapping[str, Clock], late: Mapping[str, int]) -> int | None:
+def _shown_by_brokers(clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]]) -> int | None:
     """How far it is ahead (ms) by the lines of brokers with bounded clocks, else of all; None if they differ."""
-    usable = {name: clock for name, clock in clocks.items() if name in late and not clock.has_conflict}
+    usable = {name: clock for name, clock in clocks.items() if name in ahead and not clock.has_conflict}
     bounded = {name for name, clock in usable.items() if clock.low is not None}
-    shown = sorted(usable[name].offset - late[name] for name in bounded or usable)
+    shown = sorted(usable[name].offset - ahead[name][0] for name in bounded or usable)
     return shown[0] if shown and shown[-1] - shown[0] <= SLACK_MS else None

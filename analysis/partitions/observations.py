@@ -15,7 +15,7 @@ import polars as pl
 
 from ...histories.evidence.tables import ABORTED, GROUPS, METADATA, PRODUCERS, STATE_LOGS, TRANSACTIONS, empty
 from ...histories.settings import Settings
-from ...histories.tables import CONTEXT, MARKS, MIN_INT64, READS, SENDS, without_key
+from ...histories.tables import CONTEXT, MARKS, MIN_INT64, OBSERVED, READS, SENDS, no_rows, without_key
 from ..cached import cached_property
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
@@ -24,10 +24,6 @@ from .marks import IS_LOG_END, IS_POSITION
 from .topic_generations import TopicGeneration
 
 POSITIONS = {name: READS[name] for name in ("process", "completed", "at", "index")} | {"position": pl.Int64}
-_EMPTY = {
-    name: pl.DataFrame(schema=without_key(schema))
-    for name, schema in {"sends": SENDS, "reads": READS, "marks": MARKS, "unplaced": SENDS}.items()
-}
 TOMBSTONE = pl.format("tombstone@{}", "offset")
 
 
@@ -78,12 +74,12 @@ class Observations(TopicPartition):
     """The observations of one topic-partition, sorted by time, then by line: the order of files has no influence."""
 
     settings: Settings
-    sends: pl.DataFrame = field(default_factory=pl.DataFrame)
-    reads: pl.DataFrame = field(default_factory=pl.DataFrame)
-    marks: pl.DataFrame = field(default_factory=pl.DataFrame)
-    context: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=CONTEXT))
+    sends: pl.DataFrame = field(default_factory=lambda: no_rows(without_key(SENDS)))
+    reads: pl.DataFrame = field(default_factory=lambda: no_rows(without_key(READS)))
+    marks: pl.DataFrame = field(default_factory=lambda: no_rows(without_key(MARKS)))
+    context: pl.DataFrame = field(default_factory=lambda: no_rows(CONTEXT))
     # Sends to the topic without a recorded partition: any of its partitions may hold their records.
-    unplaced: pl.DataFrame = field(default_factory=pl.DataFrame)
+    unplaced: pl.DataFrame = field(default_factory=lambda: no_rows(without_key(SENDS)))
     # The `at` of indeterminate operations that took effect: another operation read what they wrote (Jepsen).
     confirmed: pl.Series = field(default_factory=lambda: pl.Series("at", [], dtype=pl.Int64))
     replica_logs: ReplicaLogs | None = None  # the collected logs of the brokers
@@ -94,7 +90,7 @@ class Observations(TopicPartition):
     state_logs: pl.DataFrame = field(default_factory=lambda: empty(STATE_LOGS, True))  # copies of __transaction_state
     state_metadata: pl.DataFrame = field(default_factory=lambda: empty(METADATA, True))  # METADATA of that topic
     # The positions of consumers after reads that were left out of a condensed partition (screening/condense.py).
-    positions: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=POSITIONS))
+    positions: pl.DataFrame = field(default_factory=lambda: no_rows(POSITIONS))
     timeline: Timeline | None = None  # its dated facts, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
@@ -102,7 +98,7 @@ class Observations(TopicPartition):
     memo: dict[Callable[..., Any], Any] = field(init=False, default_factory=dict)  # results by function (once)
 
     def __post_init__(self) -> None:
-        here = {name: _sorted_by_time(getattr(self, name), no_rows) for name, no_rows in _EMPTY.items()}
+        here = {name: _sorted_by_time(getattr(self, name)) for name in (*OBSERVED, "unplaced")}
         tombstones = here["sends"]["value"].clear()
         if self.settings.dialect != "jepsen":
             here["sends"], here["reads"], tombstones = name_tombstones(here["sends"], here["reads"])
@@ -150,7 +146,7 @@ class Observations(TopicPartition):
     @cached_property
     def legally_absent(self) -> pl.DataFrame:
         """Ranges of offsets that are legally absent from the leader's log; empty without evidence."""
-        return legal_absences(self.replica_logs) if self.replica_logs is not None else pl.DataFrame(schema=ABSENCES)
+        return legal_absences(self.replica_logs) if self.replica_logs is not None else no_rows(ABSENCES)
 
     @cached_property
     def last_heal(self) -> int:
@@ -214,10 +210,8 @@ def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]
     return cached
 
 
-def _sorted_by_time(frame: pl.DataFrame, no_rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows sorted by time, then by line. An empty table lacks the columns topic and partition."""
-    if not len(frame):
-        return no_rows.clone()
-    if frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True):
+def _sorted_by_time(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows sorted by time, then by line."""
+    if not len(frame) or (frame["at"].is_sorted() and frame["completed"].is_sorted(nulls_last=True)):
         return frame
     return frame.sort("completed", "at", "index", nulls_last=True, maintain_order=True)

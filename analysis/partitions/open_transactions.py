@@ -8,7 +8,6 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
 from ..extremes import least
-from ..replicas.replica_logs import stretches, with_aborted
 from .observations import Observations
 from .ranges import ranges_in
 
@@ -62,8 +61,8 @@ def _first_open_transaction_in_log(p: Observations) -> tuple[int | None, int | N
     logs = p.replica_logs
     if logs is None or logs.leader is None:
         return None, None
-    held = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
-    left = held.filter(pl.col("transactional") & pl.col("aborted").is_null() & pl.col("control").is_null())
+    is_open = pl.col("transactional") & pl.col("aborted").is_null() & pl.col("control").is_null()
+    left = logs.leader_stretches.filter(is_open)
     return (int(left["first_offset"][0]), left["producer_id"][0]) if left.height else (None, None)
 
 
@@ -84,8 +83,7 @@ def values_in_leaders_log(p: Observations, values: pl.Series) -> pl.DataFrame:
     logs = p.replica_logs
     if logs is None or logs.leader is None or logs.last != FINAL or not len(values):
         return pl.DataFrame(schema={"value": pl.String, "offset": pl.Int64})
-    held = with_aborted(logs.records.filter(logs.is_of_leader).sort("offset"))
-    return held.filter(~pl.col("aborted").fill_null(True) & pl.col("value").is_in(values.implode()))
+    return logs.leader_records.filter(~pl.col("aborted").fill_null(True) & pl.col("value").is_in(values.implode()))
 
 
 def _may_end_at_last_stable_offset(p: Observations) -> bool:

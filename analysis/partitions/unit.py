@@ -38,7 +38,7 @@ def partitions_of(topic: str, partition: int, tables: Tables, common: Common) ->
     topics = sorted({str(name) for frame in full.values() for name in frame["topic"].unique()})
     split = {name: frame.partition_by("topic", as_dict=True, include_key=False) for name, frame in full.items()}
     for name in topics:
-        own: dict[str, Any] = {table: split[table].get((name,), pl.DataFrame()) for table in OBSERVED}
+        own: dict[str, Any] = {table: parts[(name,)] for table, parts in split.items() if (name,) in parts}
         yield Partition(name, 0, common.settings, **own, context=common.context, confirmed=confirmed)
 
 

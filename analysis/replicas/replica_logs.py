@@ -153,6 +153,16 @@ class ReplicaLogs(LogTables, TopicPartition):
         return is_of_copy(self.last, self.leader or "")
 
     @property
+    def leader_records(self) -> pl.DataFrame:
+        """The records of the leader's last log in order of offset, `with_aborted`."""
+        return with_aborted(self.records.filter(self.is_of_leader).sort("offset"))
+
+    @cached_property
+    def leader_stretches(self) -> pl.DataFrame:
+        """The `stretches` of the leader's last log in order of offset, `with_aborted`."""
+        return with_aborted(stretches(self, self.last, self.leader or "").sort("first_offset"))
+
+    @property
     def is_leader_damaged(self) -> bool:
         """Whether the leader's last log has damage or lacks a segment, which may hide any record or marker."""
         return self.damage.filter(self.is_of_leader).height > 0 or bool(self.missing_of_leader)

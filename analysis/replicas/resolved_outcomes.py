@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from ...histories.evidence.tables import FINAL
-from .replica_logs import ReplicaLogs, stretches, with_aborted
+from .replica_logs import ReplicaLogs
 
 RESOLVED = {
     "place": pl.Int64,
@@ -38,20 +38,14 @@ def resolve_outcomes(logs: ReplicaLogs, open_sends: pl.DataFrame, confirmed: Seq
         return open_sends.select(
             "place", offset=pl.lit(None, pl.Int64), is_in_log=pl.lit(None, pl.Boolean), is_aborted=pl.lit(False)
         )
-    here = logs.is_of_leader
     # A record that an earlier snapshot lacks may have been written later.
     is_damaged = logs.is_leader_damaged
     whole = logs.leader_start == 0 and not is_damaged and logs.is_compacted is False and logs.last == FINAL
-    records = logs.records.filter(here).sort("offset")
     ended_in = pl.when(pl.col("control").is_not_null()).then("leader_epoch").fill_null(strategy="backward")
     is_proved = (ended_in.over("producer_id") == pl.col("leader_epoch")) | pl.col("producer_id").is_in(list(confirmed))
-    held = with_aborted(records.with_columns(is_proved=is_proved)).filter(pl.col("control").is_null())
-    found = (
-        held.filter(pl.col("value").is_not_null())
-        .sort("offset")
-        .group_by("value", maintain_order=True)
-        .agg(pl.col("offset", "aborted", "is_proved", "transactional").first())
-    )
+    held = logs.leader_records.with_columns(is_proved=is_proved).filter(pl.col("control").is_null())
+    by_value = held.drop_nulls("value").group_by("value", maintain_order=True)
+    found = by_value.agg(pl.col("offset", "aborted", "is_proved", "transactional").first())
     joined = open_sends.join(found.with_columns(found=pl.lit(True)), on="value", how="left", maintain_order="left")
     is_in_log = (
         pl.when(pl.col("value").is_null())
@@ -70,7 +64,7 @@ def legal_absences(logs: ReplicaLogs) -> pl.DataFrame:
     """Ranges of offsets that the leader's log may lack, each with its reason (ABSENCES), in order of offset."""
     if not is_leader_collected(logs):
         return pl.DataFrame(schema=ABSENCES)
-    ordered = with_aborted(stretches(logs, logs.last, logs.leader).sort("first_offset"))
+    ordered = logs.leader_stretches
     bounds = logs.extents.filter(logs.is_of_leader)
     start, cleaned, deleted_below = (bounds[name][0] for name in ("start", "cleaned", "deleted_below"))
     is_marker = pl.col("control").is_not_null()
@@ -95,7 +89,7 @@ def is_leader_collected(logs: ReplicaLogs) -> bool:
     """
     if logs.leader is None or logs.leader in logs.missing_brokers:
         return False
-    return stretches(logs, logs.last, logs.leader).height > 0 or logs.segments.filter(logs.is_of_leader).height > 0
+    return logs.leader_stretches.height > 0 or logs.segments.filter(logs.is_of_leader).height > 0
 
 
 def missing_leader_log(logs: ReplicaLogs) -> str:

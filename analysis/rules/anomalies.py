@@ -201,10 +201,6 @@ class _CycleOfKeys(CycleInWords):
                     found.setdefault(place, Evidence(f"process {row[f'{txn}_process']}: {order}", place))
         return [*found.values()]
 
-    def process(self, name: str) -> str:
-        """A process in a sentence: clients have numbers."""
-        return f"process {name}"
-
 
 def count_text(rule: str, count: int, findings: int) -> str:
     """What the findings of a rule count, in words: cycles and anomalies, or records."""

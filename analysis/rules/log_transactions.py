@@ -20,7 +20,7 @@ from ..partitions.coordinators import (
 from ..partitions.evidence import faults_of
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs, stretches
+from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs
 from ..replicas.resolved_outcomes import missing_leader_log
 from ..timelines.facts import MS, SECOND
 from ..wording import brokers, definite, short, span, utc_text
@@ -211,7 +211,7 @@ def _hanging_finding(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
     assert logs is not None
     # What waits behind it: in the log, all but its own records; of the history, the acknowledged ones.
     is_behind = (pl.col("first_offset") > first) & pl.col("control").is_null()
-    behind = stretches(logs, logs.last, logs.leader).filter(is_behind).sort("last_offset")
+    behind = logs.leader_stretches.filter(is_behind).sort("last_offset")
     others = behind.filter(pl.col("producer_id").ne_missing(row["producer_id"]) | ~pl.col("transactional"))
     count = int((others["last_offset"] - others["first_offset"] + 1).sum())
     own = logs.records.filter(logs.is_of_leader, producer_id=row["producer_id"]).select("offset")

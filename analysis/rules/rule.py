@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from inspect import cleandoc
-from typing import Any, Literal, NamedTuple, ParamSpec
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
@@ -155,19 +155,6 @@ def unless_left_out(results: Results) -> Results:
     return proved
 
 
-@dataclass(frozen=True)
-class LogsJudge:
-    """Judges a partition by its collected logs and its acknowledged sends (replica_logs.SENT_RECORDS)."""
-
-    of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]
-
-    def __call__(self, p: Partition) -> Judgement:
-        if self not in p.memo:  # lost-write uses the judgement of acknowledged-absent
-            p.memo[self] = Judgement() if p.replica_logs is None else self.of_logs(p.replica_logs, _nameless(p))
-        judgement: Judgement = p.memo[self]
-        return judgement
-
-
 @once
 def _nameless(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
@@ -200,8 +187,6 @@ def sends_of(p: Partition) -> pl.DataFrame:
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(columns.filter(pl.col("acknowledged")))
 
-
-Arguments = ParamSpec("Arguments")
 
 # What a rule may assume in addition to well-formed lines: values are unique, clocks go forward, events have an order in
 # time, the times of each process go forward, failures are certain, partitions and invocations were recorded, the logs
@@ -251,22 +236,24 @@ class Rule:
 
     def judged_by(self, results: Results) -> Rule:
         """Takes the generator that judges native histories: a decorator."""
-        self.judges["native"] = self._collected(results)
+        self.judges["native"] = lambda p: Judgement.of(self.name, results(p))
         return replace(self, **_texts_in(results.__doc__))
 
     def judged_by_logs(self, results: Callable[[ReplicaLogs, pl.DataFrame], Iterator[Result]]) -> Rule:
-        """Takes the generator that judges collected logs and acknowledged sends: a decorator."""
-        self.judges["native"] = LogsJudge(self._collected(results))
+        """Takes the generator that judges collected logs and acknowledged sends (SENT_RECORDS): a decorator."""
+
+        @once  # lost-write uses the judgement of acknowledged-absent
+        def judge(p: Partition) -> Judgement:
+            found = results(p.replica_logs, _nameless(p)) if p.replica_logs is not None else ()
+            return Judgement.of(self.name, found)
+
+        self.judges["native"] = judge
         return replace(self, **_texts_in(results.__doc__))
 
     def judged_in_jepsen_by(self, results: Results) -> Rule:
         """Takes the generator that judges histories of Jepsen: a decorator."""
-        self.judges["jepsen"] = self._collected(results)
+        self.judges["jepsen"] = lambda p: Judgement.of(self.name, results(p))
         return self
-
-    def _collected(self, results: Callable[Arguments, Iterator[Result]]) -> Callable[Arguments, Judgement]:
-        """A function that collects what the generator yields."""
-        return lambda *args, **kwargs: Judgement.of(self.name, results(*args, **kwargs))
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:

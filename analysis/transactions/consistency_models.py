@@ -16,7 +16,7 @@ from ...histories.errors import UsageError
 from .cycle_types import TYPES, implies
 
 
-class ConsistencyModel(NamedTuple):
+class Model(NamedTuple):
     """A model: the weaker models that it implies, and the anomalies that it forbids beyond them."""
 
     implied: tuple[str, ...]
@@ -24,44 +24,34 @@ class ConsistencyModel(NamedTuple):
 
 
 # The weakest first.
-MODELS: dict[str, ConsistencyModel] = {
-    "read-uncommitted": ConsistencyModel((), ("G0", "duplicate-elements", "cyclic-versions", "garbage-read")),
-    "read-committed": ConsistencyModel(
+MODELS: dict[str, Model] = {
+    "read-uncommitted": Model((), ("G0", "duplicate-elements", "cyclic-versions", "garbage-read")),
+    "read-committed": Model(
         ("read-uncommitted",), ("G1a", "G1b", "G1c", "dirty-update", "incompatible-order", "future-read")
     ),
-    "cursor-stability": ConsistencyModel(("read-committed",), ("lost-update",)),
-    "monotonic-atomic-view": ConsistencyModel(("read-committed",), ()),
-    "read-atomic": ConsistencyModel(("monotonic-atomic-view",), ("internal",)),
-    "causal": ConsistencyModel(("read-atomic",), ()),
-    "prefix": ConsistencyModel(("causal",), ()),
-    "update-atomic": ConsistencyModel(("read-atomic",), ("lost-update",)),
-    "parallel-snapshot-isolation": ConsistencyModel(("causal", "update-atomic"), ()),
-    "consistent-view": ConsistencyModel(("cursor-stability",), ("G-single-item",)),
-    "repeatable-read": ConsistencyModel(("cursor-stability", "monotonic-atomic-view"), ("G2-item",)),
-    "snapshot-isolation": ConsistencyModel(
-        ("consistent-view", "parallel-snapshot-isolation", "prefix"), ("G-nonadjacent-item",)
-    ),
-    "serializable": ConsistencyModel(("repeatable-read", "snapshot-isolation"), ()),
-    "strong-session-read-uncommitted": ConsistencyModel(("read-uncommitted",), ("G0-process",)),
-    "strong-session-read-committed": ConsistencyModel(
-        ("read-committed", "strong-session-read-uncommitted"), ("G1c-process",)
-    ),
-    "strong-session-snapshot-isolation": ConsistencyModel(
+    "cursor-stability": Model(("read-committed",), ("lost-update",)),
+    "monotonic-atomic-view": Model(("read-committed",), ()),
+    "read-atomic": Model(("monotonic-atomic-view",), ("internal",)),
+    "causal": Model(("read-atomic",), ()),
+    "prefix": Model(("causal",), ()),
+    "update-atomic": Model(("read-atomic",), ("lost-update",)),
+    "parallel-snapshot-isolation": Model(("causal", "update-atomic"), ()),
+    "consistent-view": Model(("cursor-stability",), ("G-single-item",)),
+    "repeatable-read": Model(("cursor-stability", "monotonic-atomic-view"), ("G2-item",)),
+    "snapshot-isolation": Model(("consistent-view", "parallel-snapshot-isolation", "prefix"), ("G-nonadjacent-item",)),
+    "serializable": Model(("repeatable-read", "snapshot-isolation"), ()),
+    "strong-session-read-uncommitted": Model(("read-uncommitted",), ("G0-process",)),
+    "strong-session-read-committed": Model(("read-committed", "strong-session-read-uncommitted"), ("G1c-process",)),
+    "strong-session-snapshot-isolation": Model(
         ("snapshot-isolation", "strong-session-read-committed"), ("G-nonadjacent-item-process",)
     ),
-    "strong-session-serializable": ConsistencyModel(
-        ("serializable", "strong-session-snapshot-isolation"), ("G2-item-process",)
-    ),
-    "strong-read-uncommitted": ConsistencyModel(("strong-session-read-uncommitted",), ("G0-realtime",)),
-    "strong-read-committed": ConsistencyModel(
-        ("strong-session-read-committed", "strong-read-uncommitted"), ("G1c-realtime",)
-    ),
-    "strong-snapshot-isolation": ConsistencyModel(
+    "strong-session-serializable": Model(("serializable", "strong-session-snapshot-isolation"), ("G2-item-process",)),
+    "strong-read-uncommitted": Model(("strong-session-read-uncommitted",), ("G0-realtime",)),
+    "strong-read-committed": Model(("strong-session-read-committed", "strong-read-uncommitted"), ("G1c-realtime",)),
+    "strong-snapshot-isolation": Model(
         ("strong-session-snapshot-isolation", "strong-read-committed"), ("G-nonadjacent-item-realtime",)
     ),
-    "strict-serializable": ConsistencyModel(
-        ("strong-session-serializable", "strong-snapshot-isolation"), ("G2-item-realtime",)
-    ),
+    "strict-serializable": Model(("strong-session-serializable", "strong-snapshot-isolation"), ("G2-item-realtime",)),
 }
 STRONGEST = "strict-serializable"
 # The models that a user can demand. A search may not find the cycle that consistent-view forbids in its budget. Of the

@@ -13,7 +13,7 @@ import polars as pl
 
 from ...histories.tables import Schema, typed
 from ..partitions.partition import Partition, once
-from ..replicas.replica_logs import ReplicaLogs, with_aborted
+from ..replicas.replica_logs import ReplicaLogs
 from ..replicas.resolved_outcomes import missing_leader_log
 
 COMMITTED, ABORTED, ABSENT = "committed", "aborted", "absent"
@@ -106,11 +106,10 @@ def _with_states(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
     # A value that was sent twice, or is in the log twice, identifies no record.
     sent = p.possible_sends["value"]
     is_unique = ~pl.col("value").is_in(sent.filter(sent.is_duplicated()).implode())
-    of_leader = logs.records.filter(logs.is_of_leader).sort("offset")
     is_marker = pl.col("control").is_not_null()
     decided = pl.when(is_marker).then("offset").fill_null(strategy="backward").over("producer_id")
-    held = with_aborted(of_leader.with_columns(marker=decided)).filter(~is_marker)
-    found = held.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
+    found = logs.leader_records.with_columns(marker=decided).filter(~is_marker)
+    found = found.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
     is_unique &= ~pl.col("value").is_in(found["value"].filter(found["value"].is_duplicated()).implode())
     sends = p.sends.filter(pl.col("txn") & is_named & is_unique)
     whole = logs.leader_start == 0 and logs.is_compacted is False

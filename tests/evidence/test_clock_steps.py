@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from logjudge.analysis.partitions.clock_bounds import clocks_by_elections
+from logjudge.analysis.partitions.clock_bounds import ahead_of_elections, clocks_by_elections
 from logjudge.analysis.partitions.clock_steps import without_steps
 from logjudge.histories.evidence.clock import Clock
 
@@ -65,8 +65,9 @@ def test_a_clock_that_was_set_moves_no_others():
     """Broker 1's clock was set forward by an hour. Those of the others, which no fault bounds, fit the elections."""
     clocks = {"1": Clock("1", HOUR, HOUR - 90_000, HOUR + 500), "2": Clock("2")}
     events = pl.concat([lines("1", (0, 1_000_100), (1, 1_030_100 + HOUR)), lines("2", (0, 1_000_200), (1, 1_030_200))])
-    assert clocks_by_elections(clocks, events, METADATA)["2"].offset == HOUR
-    assert clocks_by_elections(without_steps(clocks, events, METADATA), events, METADATA)["2"].offset == 0
+    ahead = ahead_of_elections(events, METADATA)
+    assert clocks_by_elections(clocks, ahead)["2"].offset == HOUR
+    assert clocks_by_elections(without_steps(clocks, events, METADATA), ahead)["2"].offset == 0
 
 
 def test_a_leader_epoch_that_the_metadata_log_only_repeats_dates_no_line():

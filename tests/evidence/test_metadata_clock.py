@@ -50,7 +50,7 @@ def ahead_by(seconds, clocks, late, acked=2, registered=14, faults=RESTARTED):
     )
     sends = pl.DataFrame({"acknowledged": [False, True], "completed": [SECOND, acked * SECOND]})
     ahead = {name: (by, by) for name, by in late.items()}
-    found = metadata_clock(clocks, lambda: ahead, records, sends, faults, START)
+    found = metadata_clock(clocks, ahead, records, sends, faults, START)
     assert not found.has_conflict
     return found.offset // 1000
 
