@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,26 @@ class Settings:
         """Whether times count from 1970, as the start of the run is not recorded."""
         return self.config.get("started_at") == UNDATED
 
+    @cached_property
+    def started_ms(self) -> int | None:
+        """The run's start, ms since the epoch; None if it is not recorded."""
+        try:
+            return int(datetime.fromisoformat(str(self.config.get("started_at"))).timestamp() * 1000)
+        except ValueError:
+            return None
+
+    @property
+    def snapshot_times(self) -> dict[str, int]:
+        """The times (ns) of the dated snapshots, by name."""
+        snapshots = _object(self.config, "snapshots").items()
+        dated = {name: about.get("time") for name, about in snapshots if isinstance(about, dict)}
+        return {name: time for name, time in dated.items() if isinstance(time, int)}
+
+    def isolation(self, process: str) -> str | None:
+        """read_committed or read_uncommitted; None: not set."""
+        level = self.setting_of(process, "isolation.level")
+        return str(level) if level in ("read_committed", "read_uncommitted") else None
+
     def setting_of(self, process: str | None, name: str, default: Any = None) -> Any:
         """A setting of a process, such as group.id; `default` if run.json does not set it."""
         return self.processes.get(process or "", {}).get(name, default)
@@ -97,7 +118,7 @@ class Settings:
 
     def reads_uncommitted(self, process: str) -> bool:
         """Whether read_uncommitted is configured. Kafka's default is it; logjudge's is read_committed."""
-        return bool(self.setting_of(process, "isolation.level") == "read_uncommitted")
+        return self.isolation(process) == "read_uncommitted"
 
     def group_of(self, process: str) -> str:
         """The configured group.id, or nothing."""

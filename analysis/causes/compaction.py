@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from ..replicas.replica_logs import stretches
 from ..timelines.facts import chain, fact_of
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
@@ -23,7 +22,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     logs = timeline.replica_logs
     if logs.is_compacted is False:
         return NOT_THE_CASE
-    last = stretches(logs, logs.last)
+    last = logs.last_stretches
     has_leader_log = logs.leader is not None and (last["broker"] == logs.leader).any()
     of_log = (pl.col("broker") == logs.leader) if has_leader_log else pl.lit(True)
     is_lost = pl.col("offset").is_between(lost.first, lost.last) & pl.col("value").is_in(lost.values)

@@ -52,7 +52,7 @@ def never_received(p: Partition) -> list[list[Any]]:
     rows = []
     for (process,), missed_by_process in missed.group_by("process"):
         offsets = missed_by_process["offset"].to_numpy()
-        offsets = offsets[~indeterminate_polls(p, [str(process)]).hold(offsets)]
+        offsets = offsets[~indeterminate_polls(p, (str(process),)).hold(offsets)]
         if len(offsets):
             rows.append([process, p.name, int(offsets.min()), int(offsets.max()), len(offsets)])
     return sorted(rows, key=lambda row: (-row[-1], row[0]))[:MAX_CONSUMERS]

@@ -16,7 +16,6 @@ from ..causes.cases import Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
 from ..extremes import least
-from ..partitions.evidence import started_ms
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.changes import LogEnd
@@ -45,7 +44,7 @@ def explain_truncations(p: Partition) -> list[Explained]:
     """
     if p.timeline is None or len(p.sends):
         return []
-    explained = [*_explain_cuts(p.timeline, started_ms(p.settings))]
+    explained = [*_explain_cuts(p.timeline, p.settings.started_ms)]
     explained += _explain_falls(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     explained += _explain_new_logs(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}

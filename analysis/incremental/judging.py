@@ -179,7 +179,7 @@ def prove(reading: Reading, closed: Mapping[Unit, Closed], progress: Progress) -
     Polls without an outcome only excuse what is missing, so the proofs leave them out (`_undecided_rules`).
     """
     units, common = reading.gathered.units, reading.gathered.common
-    certain = common._replace(context=common.context.filter(pl.col("kind") != "poll"))
+    certain = replace(common, context=common.context.filter(pl.col("kind") != "poll"))
     recorded = [unit for unit in provable(units, certain) if {"sends", "reads"} & units.table_names(unit)]
     rests = {unit: rows_of(units.tables_in_range(unit, REST)) for unit in recorded}
     ranges = {unit: _ranges(units, unit, rests[unit], closed, common.settings) for unit in recorded}

@@ -17,7 +17,6 @@ from ..engines.threads import on_all_cores
 from ..incidents.explaining import explain
 from ..incidents.incident import Explained
 from ..kernel import judge
-from ..partitions.evidence import clocks_of
 from ..partitions.partition import Partition
 from ..partitions.unit import partitions_of
 from ..results import Results
@@ -110,7 +109,7 @@ class Inspected:
 
     def clocks(self) -> list[str]:
         """Comparisons of each broker's clock with the history's, as sentences; without one, of clocks not in UTC."""
-        clocks = dict(clocks_of(self._gathered.common))
+        clocks = dict(self._gathered.common.clocks)
         for p in self._partitions.values():
             of_partition = p.timeline.clocks if p.timeline is not None else {}
             clocks |= {name: clock for name, clock in of_partition.items() if clock.by_records}

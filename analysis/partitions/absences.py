@@ -31,45 +31,19 @@ class Existing(NamedTuple):
 
 
 @once
-def existing_committed(p: Partition) -> Existing:
-    """Offsets with an acknowledged or polled record that a read_committed consumer sees.
+def existing(p: Partition, reads_uncommitted: bool, unless_compacted: bool = False) -> Existing:
+    """Offsets with an acknowledged or polled record that a consumer of this isolation level sees.
 
-    Legally absent and aborted records are excluded: a consumer cannot skip them.
+    Legally absent records are excluded, and aborted ones of a read_committed consumer: a consumer cannot skip them.
+    `unless_compacted`: if compaction removed only what it surely did, and nothing of `maybe_compacted`.
     """
-    return _existing(p, _removable_values(p), reads_uncommitted=False)
-
-
-@once
-def existing_uncommitted(p: Partition) -> Existing:
-    """`existing_committed` for a read_uncommitted consumer, which also sees records of aborted transactions."""
-    return _existing(p, _removable_values(p), reads_uncommitted=True)
-
-
-def existing_unless_compacted(p: Partition, reads_uncommitted: bool) -> Existing:
-    """The existing offsets if compaction removed only what it surely did, and nothing of `maybe_compacted`."""
-    return _existing(p, superseded_values(p), reads_uncommitted=reads_uncommitted)
-
-
-@once
-def lasting_offsets(p: Partition) -> Offsets:
-    """The existing offsets without a legal end."""
-    exists = existing_committed(p)
-    return np.asarray(exists.offsets[exists.until == MAX_INT64])
-
-
-def _removable_values(p: Partition) -> pl.DataFrame:
-    return pl.concat([superseded_values(p), maybe_compacted(p)])
-
-
-def _existing(p: Partition, removable: pl.DataFrame, *, reads_uncommitted: bool) -> Existing:
-    """The existing offsets for consumers of this isolation level, if compaction removes the `removable` values."""
     entries, ranges = p.entries, p.legally_absent
     if reads_uncommitted:
         ranges = ranges.filter(pl.col("reason") != ABORTED)
     else:
         entries = entries.filter(p.committed)
     offsets = entries["offset"].to_numpy()
-    compacted = _compacted_since(removable, entries["value"])
+    compacted = _compacted_since(superseded_values(p) if unless_compacted else removable_values(p), entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
     cleaned = ranges_in(ranges.filter(reason=COMPACTED))
     until = np.minimum(p.log_start.since(offsets), compacted)
@@ -87,6 +61,13 @@ def _existing(p: Partition, removable: pl.DataFrame, *, reads_uncommitted: bool)
         return Existing(offsets, until)
     starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
     return Existing(offsets[starts], np.maximum.reduceat(until, starts))
+
+
+@once
+def lasting_offsets(p: Partition) -> Offsets:
+    """The existing offsets, for a read_committed consumer, without a legal end."""
+    exists = existing(p, False)
+    return np.asarray(exists.offsets[exists.until == MAX_INT64])
 
 
 def _compacted_since(removable: pl.DataFrame, values: pl.Series) -> Ints:
@@ -140,6 +121,12 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
     return _removed_if_replaced(p).filter(~pl.col("surely")).select("value", "since")
+
+
+@once
+def removable_values(p: Partition) -> pl.DataFrame:
+    """All values that compaction may have removed, surely or perhaps, and since when (ns)."""
+    return pl.concat([superseded_values(p), maybe_compacted(p)])
 
 
 def _removed_if_replaced(p: Partition) -> pl.DataFrame:

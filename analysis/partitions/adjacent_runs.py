@@ -11,6 +11,8 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ...models.arrays import Ints as Offsets
 
+NO_OFFSETS: Offsets = np.empty(0, np.int64)
+
 
 def adjacent_runs(rows: pl.DataFrame, between: Offsets, *same: str) -> Iterator[pl.DataFrame]:
     """Splits rows, sorted by offset, into runs without an offset of `between` inside and with equal `same` columns."""
@@ -70,14 +72,24 @@ def with_rewrites(acknowledged: pl.DataFrame, place: str) -> pl.DataFrame:
     )
 
 
-def events(lost: pl.DataFrame, *then: str) -> list[pl.DataFrame]:
-    """Groups lost records (rows of `with_rewrites`) by event; each group is sorted by offset.
+def lost_runs(lost: pl.DataFrame, present: pl.DataFrame, then: str) -> Iterator[pl.DataFrame]:
+    """Lost records (rows of `with_rewrites`) in runs that were lost in one event, sorted by offset, and by `then`.
+
+    A record of `present` (offset, invoked) separates two runs if it was there together with one of them.
+    """
+    present = present.select("offset", since="invoked")
+    for event in _events(lost, then):
+        yield from adjacent_runs(event, coexisting_offsets(present, event.select("offset", until="completed")))
+
+
+def _events(lost: pl.DataFrame, then: str) -> list[pl.DataFrame]:
+    """Groups lost records by event.
 
     A rewrite begins at the lower log end. So a record without a successor was lost with the records below it.
     Records below the first successor were lost with those above them. There is one exception: if the next rewrite
     lost records too, it began above these records, so they existed until its own event.
     """
-    ordered = lost.sort("rewrite", "offset", *then, nulls_last=True)
+    ordered = lost.sort("rewrite", "offset", then, nulls_last=True)
     after = pl.col("next_rewrite").forward_fill().over("rewrite")
     again = (pl.col("rewrite") + 1).is_in(ordered["rewrite"].unique().implode())
     before = pl.when(~again).then(after.backward_fill().over("rewrite"))

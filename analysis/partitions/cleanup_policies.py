@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import replace
 
 import polars as pl
@@ -11,14 +11,15 @@ from ...histories.evidence.clock import SLACK_MS
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ..timelines.facts import MS
+from .common import Frames, evidence_in
 from .observations import Observations
 
 POLICY, COMPACT = "cleanup.policy", "compact"
 # A broker's line has all settings that differ from the defaults, such as `cleanup.policy -> compact,delete`.
-_LOGGED = rf"{POLICY} -> ((?:compact|delete)(?:, ?(?:compact|delete))*)"
+_LOGGED = re.compile(rf"{POLICY} -> ((?:compact|delete)(?:, ?(?:compact|delete))*)")
 
 
-def with_recorded_policies(settings: Settings, topic: str, *sources: Mapping[str, pl.DataFrame]) -> Settings:
+def with_recorded_policies(settings: Settings, topic: str, *sources: Frames) -> Settings:
     """The settings with all values of cleanup.policy that the topic had, if it was compacted for a while.
 
     Compaction removes records at any time at which the policy permits it, and the records are gone for good. `sources`
@@ -33,17 +34,15 @@ def with_recorded_policies(settings: Settings, topic: str, *sources: Mapping[str
     return replace(settings, config={**settings.config, "topics": topics})
 
 
-def _recorded_policies(source: Mapping[str, pl.DataFrame], topic: str) -> list[str]:
+def _recorded_policies(source: Frames, topic: str) -> list[str]:
     """The values of cleanup.policy that the brokers' files record; compact if the cleaner ran on a log."""
-    values: list[str] = []
-    if (metadata := source.get("metadata")) is not None:
-        values += metadata.filter(kind="config", topic=topic, key=POLICY)["value"].drop_nulls().to_list()
-    if (lines := source.get("log_events")) is not None:
-        values += lines.filter(kind="topic-config", topic=topic)["fields"].str.extract(_LOGGED).drop_nulls().to_list()
-        values += [COMPACT] * lines.filter(kind="cleaned", topic=topic).head(1).height
-    if (checkpoints := source.get("checkpoints")) is not None:
-        values += [COMPACT] * checkpoints.filter(name="cleaned").head(1).height
-    return [value.lower() for value in values]
+    values = evidence_in(source, "metadata").filter(kind="config", topic=topic, key=POLICY)["value"].to_list()
+    lines = evidence_in(source, "log_events").filter(pl.col("kind").is_in(["topic-config", "cleaned"]), topic=topic)
+    for kind, fields in lines.select("kind", "fields").rows():
+        values += [COMPACT] if kind == "cleaned" else _LOGGED.findall(fields)[:1]
+    if len(evidence_in(source, "checkpoints").filter(name="cleaned")):
+        values.append(COMPACT)
+    return [value.lower() for value in values if value is not None]
 
 
 def compacted_until(p: Observations) -> int:

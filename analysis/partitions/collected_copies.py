@@ -132,10 +132,12 @@ def _proof_by_isr(timeline: Timeline, broker: str, end: int, mark: int) -> str:
 def _proof_by_snapshot(logs: ReplicaLogs, timeline: Timeline, broker: str, end: int) -> str:
     """A clause that an earlier log of the broker had records of the leader's log beyond `end`; "" without proof."""
     beyond = logs.batches.filter(pl.col("snapshot") != FINAL, pl.col("base_offset") >= end, broker=broker)
+    if not beyond.height or timeline.moves:
+        return ""
     of_leader = logs.batches.filter(is_of_copy(FINAL, logs.leader or ""))
     had = beyond.join(of_leader, on=_BATCH, how="semi").sort("last_offset")
     truncations = logs.log_events.filter(pl.col("kind").is_in(TRUNCATIONS), broker=broker)
-    if not had.height or truncations.height or timeline.moves:
+    if not had.height or truncations.height:
         return ""
     snapshot, last = had["snapshot"][-1], had["last_offset"][-1]
     if _may_have_lost_records(timeline, broker, logs.times.get(snapshot, MIN_INT64)):

@@ -29,6 +29,7 @@ def group_evidence(p: Observations) -> pl.DataFrame:
     return dated.sort("group", "at", "member", maintain_order=True)
 
 
+@once
 def committed_at_last(p: Observations) -> pl.DataFrame:
     """The row of each group's last committed offset, unless the offset was removed later."""
     offsets = group_evidence(p).filter(pl.col("kind").is_in(["committed", "removed"]))

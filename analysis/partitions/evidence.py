@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 import polars as pl
 
-from ...histories.evidence.clock import Clock, Fault, clock_offsets
-from ...histories.evidence.tables import FINAL, LOG_EVENTS, METADATA, empty
-from ...histories.observations import json_object
+from ...histories.evidence.tables import FINAL
 from ...histories.settings import Settings
 from ...histories.tables import OUTCOME
-from ...models.internal_topics import METADATA_TOPIC
 from ..replicas.leaders import assigned_replicas, last_leader
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
@@ -20,12 +16,8 @@ from ..replicas.tiered import is_tiered
 from ..timelines.building import build_timeline
 from ..timelines.facts import MS
 from ..timelines.timeline import Builder, Timeline
-from .clock_bounds import ahead_of_elections, clocks_by_elections, clocks_by_records
-from .clock_steps import without_steps
-from .common import Common
-from .metadata_clock import metadata_clock
-
-Frames = Mapping[str, pl.DataFrame]
+from .broker_clocks import broker_clocks
+from .common import Common, Frames, evidence_in
 
 COLLECTED = ("batches", "records", "segments", "epochs", "damage")
 # A partition with only these tables occurs in a log line, but no log of it was collected.
@@ -39,13 +31,13 @@ def collected_logs(
     if not any(len(frames.get(table, ())) for table in COLLECTED):
         return None
     config = settings.topic(topic)
-    dated = snapshot_times(settings)
+    dated = settings.snapshot_times
     names = {name for frame in frames.values() if "snapshot" in frame.columns for name in frame["snapshot"].unique()}
     undated = sorted(names - set(dated) - {FINAL})
     order = (*undated, *sorted(dated, key=lambda name: dated[name]), FINAL)
-    metadata = _metadata_of_this_log(_table_or_empty(frames, "metadata"), frames)
-    log_events = _table_or_empty(frames, "log_events")
-    of_no_partition = _table_or_empty(shared or {}, "metadata")
+    metadata = _metadata_of_this_log(evidence_in(frames, "metadata"), frames)
+    log_events = evidence_in(frames, "log_events")
+    of_no_partition = evidence_in(shared or {}, "metadata")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     return replica_logs_of(
@@ -72,21 +64,6 @@ def _metadata_of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFram
     recorded = metadata["leader_epoch"].max()
     is_stale = isinstance(written, int) and isinstance(recorded, int) and written > recorded
     return metadata.clear() if is_stale else metadata
-
-
-def snapshot_times(settings: Settings) -> dict[str, int]:
-    """The times (ns) of the dated snapshots, by name."""
-    snapshots = settings.config.get("snapshots")
-    return {
-        name: snapshot["time"]
-        for name, snapshot in (snapshots.items() if isinstance(snapshots, dict) else ())
-        if isinstance(snapshot, dict) and isinstance(snapshot.get("time"), int)
-    }
-
-
-def _table_or_empty(frames: Frames, name: str) -> pl.DataFrame:
-    schema = {"metadata": METADATA, "log_events": LOG_EVENTS}[name]
-    return frames[name] if name in frames else empty(schema, True)
 
 
 def resolved_sends(
@@ -130,47 +107,13 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     """The dated facts about a partition: from the metadata, the brokers' logs, the files and the history's faults."""
     settings, is_here = common.settings, pl.col("topic").is_null() | (pl.col("topic") == logs.topic)
     metadata, log_events = (
-        pl.concat([_table_or_empty(frames, name), _table_or_empty(common.shared, name).filter(is_here)])
-        for name in MENTIONED
+        pl.concat([evidence_in(frames, name), evidence_in(common.shared, name).filter(is_here)]) for name in MENTIONED
     )
-    clocks = _clocks_beside(logs, frames, common, metadata, log_events)
+    clocks = broker_clocks(logs, frames, common, metadata, log_events)
     config, system = dict(settings.topic(logs.topic)), settings.config.get("system")
-    builder = Builder(logs, clocks, faults_of(common.context), config=config, started=started_ms(settings))
+    builder = Builder(logs, clocks, common.faults, config=config, started=settings.started_ms)
     version = str(system["version"]) if isinstance(system, dict) and "version" in system else None
     return build_timeline(builder, metadata, log_events, version)
-
-
-def _clocks_beside(
-    logs: ReplicaLogs, frames: Frames, common: Common, metadata: pl.DataFrame, log_events: pl.DataFrame
-) -> Mapping[str, Clock]:
-    """The clocks of the brokers, corrected by what is known about a partition; that of the metadata log if it is ahead.
-
-    `metadata` and `log_events` have the rows of the partition and those of all partitions.
-    """
-    started, sends = started_ms(common.settings), frames["sends"]
-    elections, own_events = _table_or_empty(frames, "metadata"), _table_or_empty(frames, "log_events")
-    clocks = clocks_by_records(clocks_of(common), logs, own_events, sends, started)
-    clocks = without_steps(clocks, log_events, elections)
-    ahead = ahead_of_elections(own_events, elections)
-    of_metadata = metadata_clock(clocks, ahead, metadata, sends, faults_of(common.context), started)
-    if not of_metadata.offset:
-        return clocks_by_elections(clocks, ahead)
-    on_time = elections.with_columns(pl.col("time") - of_metadata.offset)
-    return {**clocks_by_elections(clocks, ahead_of_elections(own_events, on_time)), METADATA_TOPIC: of_metadata}
-
-
-def clocks_of(common: Common) -> Mapping[str, Clock]:
-    """The offset of each broker's clock from the history's clock."""
-    log_events = _table_or_empty(common.shared, "log_events")
-    return clock_offsets(log_events, faults_of(common.context), started_ms(common.settings))
-
-
-def started_ms(settings: Settings) -> int | None:
-    """The run's start, ms since the epoch."""
-    try:
-        return int(datetime.fromisoformat(str(settings.config.get("started_at"))).timestamp() * 1000)
-    except ValueError:
-        return None
 
 
 def longest_copies(
@@ -194,18 +137,5 @@ def longest_copies(
 
 def on_clock_of_history(ms: pl.Expr, settings: Settings) -> pl.Expr:
     """Times in ms since the epoch as ns since the start of the run; null if run.json has no started_at."""
-    started = started_ms(settings)
+    started = settings.started_ms
     return pl.lit(None, pl.Int64) if started is None else (ms - started) * MS
-
-
-def faults_of(context: pl.DataFrame) -> list[Fault]:
-    """The faults and heals of a history, in the order of their completion."""
-    faults = []
-    for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):
-        detail = json_object(row["detail"])
-        nodes = detail.get("nodes")
-        names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()
-        done = row["completed"] if row["completed"] is not None else row["invoked"]
-        when = (row["invoked"], done, row["at"])
-        faults.append(Fault(row["kind"], str(detail.get("kind", "")), names, *when, detail, row["outcome"]))
-    return faults

@@ -9,14 +9,13 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.evidence.clock import process_starts
-from ...histories.evidence.tables import FINAL, LOG_EVENTS, empty
+from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OBSERVED
 from ..extremes import greatest, least
 from ..timelines.facts import MS
 from ..wording import plural
-from .common import Common
-from .evidence import clocks_of, snapshot_times, started_ms
-from .generation_split import Frames, Part, copy_positions, positions_of_records, split_observed
+from .common import Common, Frames, evidence_in
+from .generation_split import Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
     DELETE,
@@ -58,7 +57,7 @@ class Recorded(NamedTuple):
 
     def nanoseconds(self, ms: pl.Expr) -> pl.Expr:
         """A time in ms since the epoch as ns since the start of the run."""
-        return (ms - (started_ms(self.common.settings) or 0)) * MS
+        return (ms - (self.common.settings.started_ms or 0)) * MS
 
 
 def parts_of(recorded: Recorded) -> Generations | None:
@@ -76,22 +75,22 @@ def parts_of(recorded: Recorded) -> Generations | None:
 def topics_with_deletions(topics: Iterable[str], common: Common) -> set[str]:
     """The topics with a recorded deletion, of partitions without brokers' files."""
     has_faults = common.context["detail"].str.contains("-topic", literal=True).any()
-    if "metadata" not in common.shared and not has_faults and not len(_lines_of_deletions(common)):
+    if not (len(evidence_in(common.shared, "metadata")) or has_faults or len(_lines_of_deletions(common))):
         return set()
     return {topic for topic in topics if _has_deletion(_generations(Recorded(topic, {}, common)))}
 
 
 def _generations(recorded: Recorded) -> list[TopicGeneration]:
     topic, tables, common = recorded
-    copies = copies_of(tables.get("properties"), snapshot_times(common.settings))
-    metadata, started = common.shared.get("metadata"), started_ms(common.settings)
-    changes, is_complete = ([], False) if metadata is None else recorded_changes(topic, metadata, started)
+    copies = copies_of(evidence_in(tables, "properties"), common.settings.snapshot_times)
+    began, started = common.metadata_began_ms, common.settings.started_ms
+    changes, is_complete = recorded_changes(topic, common.metadata_log, started)
     changes += _logged_deletions(recorded)
     faults = faults_on(topic, common.context)
-    found = generations_of(changes, faults, since_metadata_began(copies, metadata, started), is_complete)
+    found = generations_of(changes, faults, since_metadata_began(copies, began, started), is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
-    copies = since_metadata_began([*copies, *logged], metadata, started)
+    copies = since_metadata_began([*copies, *logged], began, started)
     found = generations_of(changes, faults, copies, is_complete)
     return [
         one if one.deleted is None or _ran_meanwhile(recorded, one.deleted) else replace(one, is_deletion_certain=False)
@@ -101,14 +100,14 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
 
 def _lines_of_deletions(common: Common) -> pl.DataFrame:
     """The lines in which a controller deletes a topic, before KRaft."""
-    lines = common.shared.get("log_events", empty(LOG_EVENTS, True))
+    lines = evidence_in(common.shared, "log_events")
     return lines.filter(pl.col("kind").is_in(DELETION_LINES), pl.col("time").is_not_null(), snapshot=FINAL)
 
 
 def _logged_deletions(recorded: Recorded) -> list[TopicChange]:
     """The deletions of the topic that a controller before KRaft reported as begun and as completed."""
     lines = _lines_of_deletions(recorded.common).filter(topic=recorded.topic)
-    if not len(lines) or started_ms(recorded.common.settings) is None:
+    if not len(lines) or recorded.common.settings.started_ms is None:
         return []
     out: list[TopicChange] = []
     begun: int | None = None
@@ -128,8 +127,7 @@ def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:
     lost its metadata, and with them the topic.
     """
     lines = recorded.tables["log_events"].select("broker", time=_time_of_log_line(recorded)).drop_nulls()
-    whole = recorded.common.shared.get("log_events")
-    starts = [] if whole is None else process_starts(whole)
+    starts = process_starts(evidence_in(recorded.common.shared, "log_events"))
     dated = pl.DataFrame(starts, schema={"broker": pl.String, "time": pl.Int64}).drop_nulls()
     started = dated.select("broker", time=_time_of_log_line(recorded))
     for (broker,), own in lines.partition_by("broker", as_dict=True).items():
@@ -144,9 +142,10 @@ def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:
 
 def _logged_copies(recorded: Recorded) -> list[TopicCopy]:
     """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
-    if "log_events" not in recorded.tables or started_ms(recorded.common.settings) is None:
+    lines = evidence_in(recorded.tables, "log_events")
+    if not len(lines) or recorded.common.settings.started_ms is None:
         return []
-    lines = recorded.tables["log_events"].with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
+    lines = lines.with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
     led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
     if led["topic_id"].n_unique() < 2:
         return []
@@ -192,10 +191,9 @@ def _without_uncertain_deletions(found: Sequence[TopicGeneration]) -> list[Topic
 
 def _parts(recorded: Recorded, generations: list[TopicGeneration]) -> list[Part]:
     tables, positions = recorded.tables, _positions_of_evidence(recorded, generations)
-    records = tables.get("records")
     held = pl.DataFrame(schema={"generation": pl.Int32, "offset": pl.Int64, "value": pl.String})
-    if records is not None:
-        held = records.with_columns(positions["records"]).select(held.columns)
+    if "records" in positions:
+        held = tables["records"].with_columns(positions["records"]).select(held.columns)
     observed, unassigned_sends, unassigned_reads = split_observed(tables, generations, held)
     out = []
     for number, one in enumerate(generations):
@@ -221,8 +219,8 @@ def _is_observed(part: Part, generations: int) -> bool:
 
 def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration]) -> dict[str, pl.Series]:
     """The generation (a position) of each row of the brokers' evidence, by table."""
-    tables, times = recorded.tables, snapshot_times(recorded.common.settings)
-    copies = copies_of(tables.get("properties"), times)
+    tables, times = recorded.tables, recorded.common.settings.snapshot_times
+    copies = copies_of(evidence_in(tables, "properties"), times)
     located = {name: frame for name, frame in tables.items() if name not in (*OBSERVED, *BY_TIME) and len(frame)}
     out: dict[str, pl.Series] = {}
     if located:
@@ -242,7 +240,7 @@ def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration
 
 def _time_of_log_line(recorded: Recorded) -> pl.Expr:
     """The time of a line in a broker's log (ns), by the history's clock."""
-    ahead = {name: clock.offset for name, clock in clocks_of(recorded.common).items()}  # ms
+    ahead = {name: clock.offset for name, clock in recorded.common.clocks.items()}  # ms
     offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else 0
     return recorded.nanoseconds(pl.col("time") - offset)
 

@@ -19,9 +19,9 @@ import polars as pl
 from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OUTCOME
-from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at
+from .common import Frames
+from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at, lifetimes
 
-Frames = Mapping[str, pl.DataFrame]
 MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
@@ -50,12 +50,10 @@ class Part:
 
 def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
     """The boundaries between successive generations. An unrecorded creation may have followed at once."""
-    boundaries = []
-    for before, after in pairwise(generations):
-        deleted = before.existed_until
-        created = after.created or deleted
-        boundaries.append(Boundary(deleted, Span(max(created.earliest, deleted.earliest), created.latest)))
-    return boundaries
+    return [
+        Boundary(deleted, Span(max(created.earliest, deleted.earliest), created.latest))
+        for (_, deleted), (created, _) in pairwise(lifetimes(generations))
+    ]
 
 
 def _count(conditions: Iterable[pl.Expr]) -> pl.Expr:

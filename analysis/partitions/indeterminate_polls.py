@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 
-def indeterminate_polls(p: Partition, processes: Iterable[str]) -> Ranges:
+@once
+def indeterminate_polls(p: Partition, processes: tuple[str, ...]) -> Ranges:
     """The offsets that indeterminate polls of these processes may have returned.
 
     A poll returns offsets after the last record that its process read before, and before the next that it read.
     """
-    if not len(_polls(p)):
+    polls = _polls(p).filter(pl.col("process").is_in(processes))
+    if not len(polls):
         return NO_RANGES
     # A process that neither read this partition nor was assigned to it polled others.
-    here = {*p.reads["process"].unique(), *p.marks["process"].unique()} & {*processes}
-    polls = _polls(p).filter(pl.col("process").is_in(list(here)))
+    here = pl.concat([p.reads["process"], p.marks["process"]]).unique()
+    polls = polls.filter(pl.col("process").is_in(here.implode()))
     lows, highs = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for process, invoked in polls.group_by("process").agg(pl.col("invoked").unique()).sort("process").iter_rows():
         reads = p.reads.filter(pl.col("offset").is_not_null(), process=process).sort("completed", "at")

@@ -17,8 +17,10 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
     No compaction gives an offset to another record, or moves the log's end back. `truncated`: acknowledged sends with
     the columns of with_other_value.
     """
-    newer = replaced_values(p)["value"] if p.settings.is_compacted(p.topic) else pl.Series([], dtype=pl.String)
-    return truncated["value"].is_in(newer.implode()) & ~_is_of_later_epoch(p, truncated)
+    if not p.settings.is_compacted(p.topic):
+        return pl.repeat(False, len(truncated), eager=True)
+    newer = replaced_values(p)["value"]
+    return truncated["value"].is_in(newer.implode()) & began_of_later_epoch(p, truncated).is_null()
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -33,17 +35,12 @@ def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
     placed = sends.select("offset", "value").with_row_index("row").join(last, on="offset")
     others = placed.filter(is_written_once(p), pl.col("value").ne_missing(pl.col("now")))["row"]
     is_replaced = pl.int_range(len(sends), eager=True).is_in(others.implode())
-    return is_replaced | _is_of_later_epoch(p, with_other_value(p, sends))
+    return is_replaced | began_of_later_epoch(p, with_other_value(p, sends)).is_not_null()
 
 
 def is_written_once(p: Partition) -> pl.Expr:
     """Whether a send is known at one offset only. A value at two offsets may have been compacted at the other."""
     return ~pl.col("value").is_in(p.elsewhere["value"].implode()).fill_null(False)
-
-
-def _is_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether a send has a `began_of_later_epoch`."""
-    return began_of_later_epoch(p, sends).is_not_null()
 
 
 def began_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -66,13 +63,12 @@ def began_of_later_epoch(p: Partition, sends: pl.DataFrame) -> pl.Series:
         .with_columns(offset=pl.min_horizontal("start_offset", "start"))
         .sort("offset", "leader_epoch")
     )
-    placed = sends.with_row_index("row").filter(is_written_once(p)).drop_nulls("offset").sort("offset")
+    placed = sends.with_columns(pl.col("offset").fill_null(-1)).with_row_index("row").sort("offset")
     dated = placed.join_asof(dated_epochs, on="offset", check_sortedness=False)
     began, acked = pl.col("began"), pl.col("completed")
     is_apart = (began - acked > SECOND) | (pl.col("other_since") - began > SECOND).fill_null(False)
-    found = dated.filter((began > acked) & is_apart).select("row", "began")
-    rows = sends.with_row_index("row").select("row")
-    return rows.join(found, on="row", how="left", maintain_order="left")["began"]
+    is_later = is_written_once(p) & (began > acked) & is_apart
+    return dated.select("row", began=pl.when(is_later).then("began")).sort("row")["began"]
 
 
 def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:

@@ -95,9 +95,9 @@ class _Bounds:
 
     def read_past(self, start: int) -> bool:
         """Whether the final reads were assigned a lower offset, and returned nothing below this one."""
-        if start != self.first_final or not self.p.settings.has_final_reads:
+        if start != self.first_final:
             return False
-        return bool((self.p.assigned_by(self.p.settings.final_processes())["offset"] < start).any())
+        return bool((self.p.assigned_by(self.p.settings.final_readers())["offset"] < start).any())
 
     def refutes(self, start: int, moment: int) -> bool:
         """Whether a poll that began after `moment` (ns) returned an offset below `start`."""
@@ -110,17 +110,11 @@ class _Bounds:
 @once
 def log_start(p: Observations) -> LogStart:
     """The log start of a partition, certain and possible."""
-    below = greatest(p.legally_absent.filter(reason=BELOW_START)["last_offset"], None)
-    return log_start_with(p, None if below is None else below + 1)
-
-
-def log_start_with(p: Observations, collected: int | None) -> LogStart:
-    """`log_start`, with the start of the leader's collected log (None: not known, or 0)."""
     bounds = _Bounds(p)
     deletions, logged = [*_starts_of_delete_records(p, bounds)], [*_starts_in_server_logs(p, bounds)]
     clients = [*_starts_of_clients(p, bounds)]
     has_log = p.replica_logs is not None and is_leader_collected(p.replica_logs)
-    starts = [*clients, *_starts_of_brokers(p, bounds, collected), *(() if has_log else logged)]
+    starts = [*clients, *_starts_of_brokers(p, bounds), *(() if has_log else logged)]
     if not any(start.is_certain for start in (*deletions, *starts)):
         starts += _start_of_final_reads(p)
     deleted = _end_of_deleted_topic(p, bounds)
@@ -143,7 +137,7 @@ def _start_of_final_reads(p: Observations) -> list[StartEvidence]:
 
     It is only possible, as a reader that was assigned a later offset skips records.
     """
-    begun = least(p.assigned_by(p.settings.final_processes())["offset"], None) if p.settings.has_final_reads else None
+    begun = least(p.assigned_by(p.settings.final_readers())["offset"], None)
     return [] if begun is None else [StartEvidence(begun, False, None)]
 
 
@@ -195,12 +189,13 @@ def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEviden
         yield StartEvidence(min(start, end), certain, done, is_reported=start <= end)
 
 
-def _starts_of_brokers(p: Observations, bounds: _Bounds, collected: int | None) -> Iterator[StartEvidence]:
+def _starts_of_brokers(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
     """The start of the leader's collected log. If the leader is unknown, the lowest start of the collected logs, which
     is certain if all replicas were collected."""
-    if collected is not None:
+    below = greatest(p.legally_absent.filter(reason=BELOW_START)["last_offset"], None)
+    if below is not None:
         # Files are copied after the final reads: the offsets that these returned were not deleted yet.
-        reached = min(collected, bounds.first_final)
+        reached = min(below + 1, bounds.first_final)
         yield StartEvidence(reached, True, bounds.until if bounds.read_past(reached) else None)
         return
     logs = p.replica_logs
@@ -239,8 +234,7 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
     sends = p.sends.filter(pl.col("acknowledged"))
     if until is None or not len(sends):
         return []
-    read = p.reads.filter(_of_final(p)) if p.settings.final_processes() else p.reads.clear()
-    bound = least(read["offset"], bounds.reach)
+    bound = least(p.reads.filter(_of_final(p))["offset"], bounds.reach)
     if not p.settings.limited_in_size(p.topic):
         if limit is None:
             return []
@@ -258,11 +252,12 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:
     """The first and the last time (ns) at which processes with role final read; None without such reads."""
-    if not p.settings.has_final_reads or not p.settings.final_processes():
+    readers = p.settings.final_readers()
+    if not readers:
         return None, None
     times = p.reads.filter(_of_final(p))["completed"]
     if not len(times):
-        times = p.assigned_by(p.settings.final_processes())["completed"]
+        times = p.assigned_by(readers)["completed"]
     return least(times, None), greatest(times, None)
 
 

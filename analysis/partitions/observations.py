@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import polars as pl
 
@@ -65,6 +65,7 @@ def nameless(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
     return sends.with_columns(value=pl.when(~is_tombstone).then("value"), tombstone=pl.when(is_tombstone).then("value"))
 
 
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Observed = TypeVar("Observed", bound="Observations")
 
@@ -95,7 +96,7 @@ class Observations(TopicPartition):
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
     tombstones: pl.Series = field(init=False)  # the names of tombstones (name_tombstones)
-    memo: dict[Callable[..., Any], Any] = field(init=False, default_factory=dict)  # results by function (once)
+    memo: dict[Any, Any] = field(init=False, default_factory=dict)  # results by function and arguments (once)
 
     def __post_init__(self) -> None:
         here = {name: _sorted_by_time(getattr(self, name)) for name in (*OBSERVED, "unplaced")}
@@ -163,11 +164,6 @@ class Observations(TopicPartition):
         """Whether a transaction may have written here. If not, isolation levels make no difference."""
         return bool(self.sends["txn"].any() or self.unplaced["txn"].any())
 
-    def isolation(self, process: str) -> str | None:
-        """read_committed or read_uncommitted; None: not recorded."""
-        level = self.settings.setting_of(process, "isolation.level")
-        return str(level) if level in ("read_committed", "read_uncommitted") else None
-
     @cached_property
     def log_ends(self) -> pl.DataFrame:
         """The `end_offsets` that returned the high watermark.
@@ -182,7 +178,7 @@ class Observations(TopicPartition):
         return self._ends_at_level(None) if self.has_transactions else self.end_offsets.clear()
 
     def _ends_at_level(self, level: str | None) -> pl.DataFrame:
-        processes = [name for name in self.end_offsets["process"].unique() if self.isolation(name) == level]
+        processes = [name for name in self.end_offsets["process"].unique() if self.settings.isolation(name) == level]
         return self.end_offsets.filter(pl.col("process").is_in(processes))
 
     def assigned_by(self, processes: list[str]) -> pl.DataFrame:
@@ -197,14 +193,17 @@ def last_heal(context: pl.DataFrame) -> int:
     return last if isinstance(last, int) else MIN_INT64
 
 
-def once(function: Callable[[Observed], Result]) -> Callable[[Observed], Result]:
-    """Caches a function of observations with the partition."""
+def once(
+    function: Callable[Concatenate[Observed, Arguments], Result],
+) -> Callable[Concatenate[Observed, Arguments], Result]:
+    """Caches a function of observations with the partition; its other arguments must be hashable."""
 
     @wraps(function)
-    def cached(p: Observed) -> Result:
-        if function not in p.memo:
-            p.memo[function] = function(p)
-        result: Result = p.memo[function]
+    def cached(p: Observed, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        key = (function, *args, *kwargs.items())
+        if key not in p.memo:
+            p.memo[key] = function(p, *args, **kwargs)
+        result: Result = p.memo[key]
         return result
 
     return cached

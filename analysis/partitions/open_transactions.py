@@ -17,7 +17,7 @@ def hidden_from(p: Observations, processes: tuple[str, ...], end: int, until: in
 
     The reads reached offset `end` (exclusive); the last one was at `until` (ns). MAX_INT64: nothing is hidden.
     """
-    is_uncommitted = all(p.isolation(name) == "read_uncommitted" for name in processes)
+    is_uncommitted = all(p.settings.isolation(name) == "read_uncommitted" for name in processes)
     if not p.has_transactions or (is_uncommitted and not _may_end_at_last_stable_offset(p)):
         return MAX_INT64
     # Brokers' files resolve outcomes that no client knew (ok but not acknowledged), at an unknown time.

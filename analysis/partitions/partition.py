@@ -87,7 +87,9 @@ class Partition(Observations):
     def committed(self) -> pl.Expr:
         """An expression on entries: whether read_committed consumers see it. It was acknowledged, or one polled it."""
         read = pl.col("read") & ~pl.col("aborted")
-        if self.has_transactions and any(self.isolation(name) is None for name in self.reads["process"].unique()):
+        if self.has_transactions and any(
+            self.settings.isolation(name) is None for name in self.reads["process"].unique()
+        ):
             # A consumer without a recorded isolation level may have polled records of open transactions.
             unsure = self.sends.filter(pl.col("txn") & ~pl.col("acknowledged"))["value"].drop_nulls().unique()
             read = read & ~pl.col("value").is_in(unsure.implode())

@@ -16,7 +16,6 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import earliest_start_above, least
 from ..replicas.tiered import SETTING as TIERED
 from ..timelines.facts import MS
-from .evidence import started_ms
 from .observations import Observations
 
 TIMESTAMP_TYPE, APPEND_TIME = "message.timestamp.type", "logappendtime"
@@ -71,7 +70,7 @@ def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
     had either type, the earlier of it and the send counts. A record without a timestamp gets the time of its send
     (`is_stamped` is false).
     """
-    started = started_ms(p.settings)
+    started = p.settings.started_ms
     unstamped = sends.select("offset", time="invoked", is_stamped=pl.lit(False))
     if started is None or p.settings.is_undated:
         return unstamped

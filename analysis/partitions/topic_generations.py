@@ -19,7 +19,6 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..replicas.leaders import formatting_record, longest_copy
 from ..timelines.facts import MS
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
@@ -174,7 +173,9 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
             found[number] = replace(found[number], topic_id=topic_id)
     for time, topic_id in dated:  # of a copy from around a deletion, if only one generation without an id may have it
         possible = [
-            number for number, one in enumerate(found) if one.topic_id is None and _may_exist_at(found, number, time)
+            number
+            for number, (begun, ended) in enumerate(lifetimes(found))
+            if found[number].topic_id is None and begun.earliest <= time <= ended.latest
         ]
         if len(possible) == 1 and not _has_id(found, topic_id):
             found[possible[0]] = replace(found[possible[0]], topic_id=topic_id)
@@ -186,16 +187,6 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
     if final and last.deleted is not None and last.topic_id and not _has_id(found, final):
         return [*found[:-1], replace(last, is_deletion_certain=True), TopicGeneration(topic_id=final)]
     return found
-
-
-def _may_exist_at(found: Sequence[TopicGeneration], number: int, time: int) -> bool:
-    """Whether a generation may have existed at a time."""
-    one, since = found[number], MIN_INT64
-    if one.created is not None:
-        since = one.created.earliest
-    elif number:
-        since = found[number - 1].existed_until.earliest
-    return since <= time <= one.existed_until.latest
 
 
 def _has_id(found: Iterable[TopicGeneration], id_: str) -> bool:
@@ -256,12 +247,15 @@ def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) 
 
 def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:
     """The position of the generation that certainly existed at a time; None: not known."""
-    for number, one in enumerate(found):
-        since = found[number - 1].existed_until.latest if number else MIN_INT64
-        since = one.created.latest if one.created else since
-        if since <= time <= one.existed_until.earliest:
-            return number
-    return None
+    existed = enumerate(lifetimes(found))
+    return next((number for number, (begun, ended) in existed if begun.latest <= time <= ended.earliest), None)
+
+
+def lifetimes(found: Sequence[TopicGeneration]) -> list[tuple[Span, Span]]:
+    """When each generation began and ended. One without a recorded creation may have begun as the one before ended."""
+    ends = [one.existed_until for one in found]
+    before = [Span(MIN_INT64, MIN_INT64), *ends[:-1]]
+    return [(one.created or start, end) for one, start, end in zip(found, before, ends, strict=True)]
 
 
 def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
@@ -270,9 +264,9 @@ def faults_on(topic: str, context: pl.DataFrame) -> list[TopicChange]:
         return []
     faults = context.filter(
         pl.col("outcome") != "fail", pl.col("detail").str.contains("-topic", literal=True), kind="fault"
-    ).unique(maintain_order=True)
+    )
     out = []
-    for row in faults.sort("invoked", "at").iter_rows(named=True):
+    for row in faults.unique().sort("invoked", "at").iter_rows(named=True) if len(faults) else ():
         fault = json_object(row["detail"])
         if fault.get("kind") not in (DELETE, CREATE) or fault.get("topic") != topic:
             continue
@@ -296,14 +290,13 @@ def without_other_changes(topic: str, context: pl.DataFrame, generation: TopicGe
     return context.filter(~own.fill_null(False))
 
 
-def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
+def recorded_changes(topic: str, copy: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
     """The deletions and creations of a topic in the longest copy of the metadata log, and whether that copy is final.
 
-    `metadata`: METADATA with its location. `started`: ms since the epoch.
+    `copy`: METADATA with its location. `started`: ms since the epoch.
     """
-    if not len(metadata) or started is None:
+    if not len(copy) or started is None:
         return [], False
-    copy = longest_copy(metadata)
     own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), ~pl.col("is_copy").fill_null(False), topic=topic)
     out = []
     for row in own.iter_rows(named=True):
@@ -313,26 +306,21 @@ def recorded_changes(topic: str, metadata: pl.DataFrame, started: int | None) ->
     return out, copy["snapshot"][0] == FINAL
 
 
-def since_metadata_began(
-    copies: Sequence[TopicCopy], metadata: pl.DataFrame | None, started: int | None
-) -> list[TopicCopy]:
+def since_metadata_began(copies: Sequence[TopicCopy], began_ms: int | None, started: int | None) -> list[TopicCopy]:
     """The copies without those from before the first record of the metadata log at the end of the run.
 
-    That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. `metadata`,
-    `started`: as in recorded_changes.
+    That log is of a new cluster, which never had the topic of an earlier copy: no one deleted that topic. `began_ms`
+    (None: not known) and `started`: ms since the epoch.
     """
-    if not copies or metadata is None or started is None:
+    if began_ms is None or started is None:
         return list(copies)
-    formatted = formatting_record(metadata)
-    if formatted is None:
-        return list(copies)
-    began = (formatted["time"] - started) * MS - MAX_CLOCK_SKEW_NS
+    began = (began_ms - started) * MS - MAX_CLOCK_SKEW_NS
     return [copy for copy in copies if copy.time is None or copy.time > began]
 
 
-def copies_of(properties: pl.DataFrame | None, times: dict[str, int]) -> list[TopicCopy]:
+def copies_of(properties: pl.DataFrame, times: dict[str, int]) -> list[TopicCopy]:
     """The topic ids of a partition's copies. Final copies have the time MAX_INT64, undated snapshots None."""
-    if properties is None or not len(properties):
+    if not len(properties):
         return []
     ids = properties.filter(pl.col("file").str.ends_with("partition.metadata"), key="topic_id")
     rows = ids.select("snapshot", "broker", "value").unique(maintain_order=True).sort("snapshot", "broker", "value")

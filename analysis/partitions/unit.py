@@ -8,13 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.tables import METADATA, STATE_LOGS, empty
 from ...histories.tables import OBSERVED, SENDS, no_rows, without_key
 from ..replicas.replica_logs import replica_logs_of
 from .attempts import name_attempts
 from .cleanup_policies import with_recorded_policies
 from .collected_copies import with_copies
-from .common import Common
+from .common import Common, evidence_in
 from .coordinators import confirmed_producers, final_transactions, since_creation
 from .evidence import MENTIONED, collected_logs, resolved_sends, timeline_of
 from .generation_parts import Recorded, parts_of
@@ -55,7 +54,7 @@ def _native_partitions(
         return
 
     def of_part(part: Part, if_deleted: Sequence[Partition] = ()) -> Partition:
-        own = common._replace(shared=part.shared)
+        own = replace(common, shared=part.shared)
         about: dict[str, Any] = {"generation": part.generation, "ambiguous": part.ambiguous, "if_deleted": if_deleted}
         about |= since_creation(beside_logs, part.generation, common.settings)
         return _native(topic, partition, part.tables, own, **about)
@@ -75,7 +74,9 @@ def _native(
 ) -> Partition:
     """The partition with its evidence. Faults after the deletion of its generation are left out."""
     settings = with_recorded_policies(common.settings, topic, whole, common.shared)
-    common, context = common._replace(settings=settings), common.context
+    if settings is not common.settings:
+        common = replace(common, settings=settings)
+    context = common.context
     logs = collected_logs(topic, partition, whole, settings, common.shared)
     deleted = generation.deleted if generation is not None else None
     if logs is not None and deleted is not None:
@@ -91,8 +92,9 @@ def _native(
     timeline = None
     if logs is not None or any(len(whole.get(table, ())) for table in MENTIONED):
         held = logs or replica_logs_of(topic, partition, {})
-        seen = context if generation is None else without_other_changes(topic, context, generation)
-        timeline = timeline_of(held, whole, common._replace(context=seen))
+        if generation is not None:
+            common = replace(common, context=without_other_changes(topic, context, generation))
+        timeline = timeline_of(held, whole, common)
     if deleted is not None:
         later = pl.col("kind").is_in(["fault", "heal"]) & (pl.col("invoked") >= deleted.earliest)
         context = context.filter(~later.fill_null(False))
@@ -108,8 +110,8 @@ def _native(
         replica_logs=logs,
         timeline=timeline,
         resolved_count=resolved_count,
-        state_logs=common.shared.get("state_logs", empty(STATE_LOGS, True)),
-        state_metadata=common.shared.get("state_metadata", empty(METADATA, True)),
+        state_logs=evidence_in(common.shared, "state_logs"),
+        state_metadata=evidence_in(common.shared, "state_metadata"),
         generation=generation,
         **about,
     )

@@ -158,9 +158,22 @@ class ReplicaLogs(LogTables, TopicPartition):
         return with_aborted(self.records.filter(self.is_of_leader).sort("offset"))
 
     @cached_property
+    def last_stretches(self) -> pl.DataFrame:
+        """One row for each record and each identical range of the latest snapshot.
+
+        Columns broker, first_offset, last_offset, transactional, control (null in ranges) and producer_id.
+        """
+        columns = ("broker", "first_offset", "last_offset", "transactional", "control", "producer_id")
+        of_records = self.last_records.with_columns(first_offset="offset", last_offset="offset")
+        ranges = self.identical.filter(snapshot=self.last).with_columns(
+            transactional=pl.col("producer_id").is_not_null(), control=pl.lit(None, pl.String)
+        )
+        return pl.concat([of_records.select(columns), ranges.select(columns)])
+
+    @cached_property
     def leader_stretches(self) -> pl.DataFrame:
-        """The `stretches` of the leader's last log in order of offset, `with_aborted`."""
-        return with_aborted(stretches(self, self.last, self.leader or "").sort("first_offset"))
+        """The `last_stretches` of the leader's log in order of offset, `with_aborted`."""
+        return with_aborted(self.last_stretches.filter(broker=self.leader or "").sort("first_offset"))
 
     @property
     def is_leader_damaged(self) -> bool:
@@ -333,26 +346,6 @@ def _bound_damage(damage: pl.DataFrame, batches: pl.DataFrame) -> pl.DataFrame:
                 row["last_offset"] = max(row["last_offset"], row["first_offset"])
         rows.append(row)
     return pl.DataFrame(rows, schema=damage.schema)
-
-
-def stretches(logs: ReplicaLogs, snapshot: str, broker: str | None = None) -> pl.DataFrame:
-    """One row for each record and each identical range in the logs of a snapshot, of one broker if it is given.
-
-    Columns broker, first_offset, last_offset, transactional, control (null in ranges) and producer_id.
-    """
-    here = (pl.col("snapshot") == snapshot) & (True if broker is None else pl.col("broker") == broker)
-    records = logs.records.filter(here).select(
-        "broker",
-        *(pl.col("offset").alias(name) for name in ("first_offset", "last_offset")),
-        *("transactional", "control", "producer_id"),
-    )
-    identical = logs.identical.filter(here).select(
-        *("broker", "first_offset", "last_offset"),
-        pl.col("producer_id").is_not_null().alias("transactional"),
-        pl.lit(None, pl.String).alias("control"),
-        "producer_id",
-    )
-    return pl.concat([records, identical])
 
 
 def with_aborted(records: pl.DataFrame) -> pl.DataFrame:

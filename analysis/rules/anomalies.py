@@ -174,7 +174,9 @@ class _CycleOfKeys(CycleInWords):
 
     def _basis(self, row: dict[str, Any]) -> str:
         """What shows that a version comes before another, in brackets."""
-        by, other = (self._by(row, txn) for txn in ("one", "other"))
+        # Transactions by their names, or by their processes if the cycle lacks them.
+        ends = ((row[f"{txn}_at"], row[f"{txn}_process"]) for txn in ("one", "other"))
+        by, other = (self.names.get(at, f"process {process}") for at, process in ends)
         first, later = (version_in_words(row[f"{end}_value"]) for end in ("source", "target"))
         words = {
             "both read": f"{by} read both in this order",
@@ -184,10 +186,6 @@ class _CycleOfKeys(CycleInWords):
         }
         in_time = f"{by} left it with {first}{' and' if by == other else f', {other}'} later used {later}"
         return f" ({words.get(row['basis'], in_time)})"
-
-    def _by(self, row: dict[str, Any], txn: str) -> str:
-        """A transaction that shows the order of two versions: by its name, or by its process if the cycle lacks it."""
-        return self.names.get(row[f"{txn}_at"], f"process {row[f'{txn}_process']}")
 
     def shown_by(self) -> list[Evidence]:
         """The operations beside those of the cycle that show the order of versions."""

@@ -172,8 +172,7 @@ def judge_cycles(found: Mapping[str, CyclesByType], settings: Settings) -> Cycle
 
 def _levels(settings: Settings) -> dict[str, str]:
     """The isolation level of each process that run.json sets."""
-    levels = {name: str(about.get("isolation.level")) for name, about in settings.processes.items()}
-    return {name: level for name, level in levels.items() if level in ("read_committed", "read_uncommitted")}
+    return {name: level for name in settings.processes if (level := settings.isolation(name))}
 
 
 def _reads(cycle: Cycle) -> list[Step]:

@@ -7,7 +7,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64
 from ..extremes import least
-from ..partitions.absences import maybe_compacted, superseded_values
+from ..partitions.absences import removable_values
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import REMOVED
 from .loss import outcomes_of_sends
@@ -28,8 +28,7 @@ def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
     if not len(later):
         return later
     held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
-    compacted = pl.concat([superseded_values(p)["value"], maybe_compacted(p)["value"]])
-    remains = pl.col("in_final") | ~pl.col("value").is_in(compacted.implode())
+    remains = pl.col("in_final") | ~pl.col("value").is_in(removable_values(p)["value"].implode())
     present = (
         held.filter(remains)
         .join(gone, on=["offset", "value"], how="anti")

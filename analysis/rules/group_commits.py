@@ -50,6 +50,7 @@ def groups_or_clients(p: Partition) -> list[Group]:
     return [*(group for group in groups if group.id), *alone]
 
 
+@once
 def commits_of(p: Partition, group: Group) -> pl.DataFrame:
     """The ok commits of a group, as rows of `p.marks` with an offset, in the order of completion."""
     return p.marks.filter(IS_COMMIT & group.is_member).sort("completed", "at", "index")

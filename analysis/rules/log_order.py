@@ -171,11 +171,13 @@ def _ahead_of_log(logs: ReplicaLogs, row: Row, column: str) -> Iterator[Result]:
         sentence += "; the files of a running broker may have been copied at different times"
     if may_have_grown and not logs.at_rest:
         yield Unknown(sentence)
+    name = column.replace("_", "-")
+    lines = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name)
     yield finding(
         logs,
         sentence,
         (end, offset - 1),
-        _checkpoint_lines(logs, snapshot, broker, column.replace("_", "-")),
+        [Evidence.in_file(f"{name} of {logs.name} is {row['offset']}", row) for row in lines.rows(named=True)],
         count=offset - end,
         severity="note" if may_have_grown else "violation",
         brokers=[broker],
@@ -198,11 +200,6 @@ def _may_have_grown(logs: ReplicaLogs, snapshot: str, broker: str, end: int, val
     gap = (pl.col("base_offset") < value) & (pl.col("last_offset") >= end)
     after = logs.batches.filter(pl.col("snapshot").is_in(later), gap, broker=broker)
     return after.filter(snapshot=after["snapshot"][0])["count"].sum() > 0 if after.height else False
-
-
-def _checkpoint_lines(logs: ReplicaLogs, snapshot: str, broker: str, name: str) -> list[Evidence]:
-    rows = logs.checkpoints.filter(is_of_copy(snapshot, broker), name=name).rows(named=True)
-    return [Evidence.in_file(f"{name} of {logs.name} is {row['offset']}", row) for row in rows]
 
 
 def _receding_high_watermarks(logs: ReplicaLogs) -> Iterator[Result]:

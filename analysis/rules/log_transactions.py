@@ -10,6 +10,7 @@ import polars as pl
 from ...histories.references import kip
 from ...histories.tables import Evidence, Finding
 from ...models.internal_topics import is_internal
+from ..partitions.common import faults_of
 from ..partitions.coordinators import (
     coordinated_transactions,
     last_seen,
@@ -17,7 +18,6 @@ from ..partitions.coordinators import (
     matched_transactions,
     transactions_in_log,
 )
-from ..partitions.evidence import faults_of
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs
@@ -77,12 +77,12 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
         if reason := foreign_clock(p):
             yield Unknown(reason)
             return
-        txn = _OpenTransaction.of(p, row)
-        proof = _why_it_hangs(p, txn)
+        txn = _OpenTransaction.of(p, logs, row)
+        proof = _why_it_hangs(p, logs, txn)
         if isinstance(proof, Unknown):
             yield proof
         elif proof is not None:
-            yield _hanging_finding(p, txn, proof)
+            yield _hanging_finding(p, logs, txn, proof)
 
 
 class _OpenTransaction(NamedTuple):
@@ -94,11 +94,9 @@ class _OpenTransaction(NamedTuple):
     ended: str  # how the coordinator has ended this one: committed, aborted, or ended; empty: it has not
 
     @staticmethod
-    def of(p: Partition, row: Row) -> _OpenTransaction:
+    def of(p: Partition, logs: ReplicaLogs, row: Row) -> _OpenTransaction:
         known = coordinated_transactions(p).filter(producer_id=row["producer_id"])
         last = known.row(-1, named=True) if len(known) else None
-        logs = p.replica_logs
-        assert logs is not None
         written = logs.records.filter(logs.is_of_leader, offset=row["first_offset"])["value"]
         owners = p.sends.filter(pl.col("txn") & pl.col("value").is_in(written.drop_nulls().implode()))["process"]
         txn = _OpenTransaction(row, str(owners[0]) if owners.n_unique() == 1 else None, last, "")
@@ -122,11 +120,11 @@ class _OpenTransaction(NamedTuple):
         return f"a transaction{of} ({', '.join(ids)})"
 
 
-def _why_it_hangs(p: Partition, txn: _OpenTransaction) -> str | Unknown | None:
+def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str | Unknown | None:
     """A clause that states why no marker will come; None if one may still come."""
     known, seen = txn.coordinated, last_seen(p)
     at = where(p, txn.row["first_offset"])
-    if known is not None and txn.ended and _is_in_log_after(p, txn, known):
+    if known is not None and txn.ended and _is_in_log_after(p, logs, txn, known):
         return f"its coordinator had {txn.ended} it at {_time_in_words(p, known)}"
     if seen is not None and (again := _initialised_again(p, txn, seen)) is not None:
         return f"its transactional id was initialised again at {seconds(again)}, which aborts an open transaction"
@@ -165,14 +163,12 @@ def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | 
     return None
 
 
-def _is_in_log_after(p: Partition, txn: _OpenTransaction, known: Row) -> bool:
+def _is_in_log_after(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction, known: Row) -> bool:
     """Whether the log was copied after the coordinator had ended the transaction: a client reached the leader since
     then, or a batch behind the transaction has a later time."""
     seen, ended = last_seen(p), known["last_time_ns"]
     if seen is not None and ended is not None and ended + CLOCK_MARGIN_SECONDS * SECOND < seen:
         return True
-    logs = p.replica_logs
-    assert logs is not None
     behind = logs.batches.filter(logs.is_of_leader, pl.col("base_offset") > txn.row["first_offset"])["max_timestamp"]
     latest = behind.max()
     return isinstance(latest, int) and known["last_time"] + CLOCK_MARGIN_SECONDS * 1_000 < latest
@@ -206,9 +202,8 @@ def _time_written(p: Partition, txn: _OpenTransaction) -> int | None:
     return min((time for time in times if isinstance(time, int)), default=None)
 
 
-def _hanging_finding(p: Partition, txn: _OpenTransaction, proof: str) -> Result:
-    logs, row, first = p.replica_logs, txn.row, txn.row["first_offset"]
-    assert logs is not None
+def _hanging_finding(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction, proof: str) -> Result:
+    row, first = txn.row, txn.row["first_offset"]
     # What waits behind it: in the log, all but its own records; of the history, the acknowledged ones.
     is_behind = (pl.col("first_offset") > first) & pl.col("control").is_null()
     behind = logs.leader_stretches.filter(is_behind).sort("last_offset")
@@ -323,9 +318,11 @@ def producer_epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Re
     """
     is_known = pl.col("crc_ok").fill_null(True) & pl.col("producer_id").is_not_null()
     rows = lower_epochs(logs.batches.filter(is_known & pl.col("producer_epoch").is_not_null()))
-    held = rows.group_by("base_offset", "producer_id", "producer_epoch").agg(holders=pl.col("broker").unique().sort())
-    once = rows.unique(["base_offset", "producer_id", "producer_epoch"], keep="first", maintain_order=True)
-    found = once.join(held, on=["base_offset", "producer_id", "producer_epoch"], maintain_order="left")
+    if not len(rows):
+        return
+    batch = ["base_offset", "producer_id", "producer_epoch"]
+    held = rows.group_by(batch).agg(holders=pl.col("broker").unique().sort())
+    found = rows.unique(batch, keep="first", maintain_order=True).join(held, on=batch, maintain_order="left")
     numbered = found.with_row_index("number").cast({"number": pl.Int64})
     for run in runs(numbered, "number", "producer_id", "highest_at", "holders"):
         yield _finding(logs, run.row(0, named=True), run)

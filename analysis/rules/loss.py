@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.references import SEMANTICS
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import lasting_offsets, maybe_compacted, superseded_values
-from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events
+from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs, lost_runs
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
@@ -85,16 +85,11 @@ def lost_write(p: Partition) -> Iterator[Result]:
     if not outcomes["lost"].any():
         return
     placed = outcomes.filter(pl.col("offset").is_not_null())
-    lost = placed.filter(pl.col("lost"))
-    present = placed.filter(~pl.col("lost")).select("offset", since="invoked")
-    number = 0
-    for event in events(lost, "value"):
-        between = coexisting_offsets(present, event.select("offset", until="completed"))
-        for together in adjacent_runs(event, between):
-            number += 1
-            # Severity and --allow depend on acks, so a finding has one.
-            for run in adjacent_runs(together, between, "acks"):
-                yield _lost_write_finding(p, run, number)
+    together = lost_runs(placed.filter("lost"), placed.filter(~pl.col("lost")), "value")
+    for number, event in enumerate(together, 1):
+        # Severity and --allow depend on acks, so a finding has one.
+        for run in adjacent_runs(event, NO_OFFSETS, "acks"):
+            yield _lost_write_finding(p, run, number)
 
 
 @lost_write.judged_in_jepsen_by

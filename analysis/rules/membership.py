@@ -160,6 +160,7 @@ def _are_two_members(p: Partition) -> pl.Expr:
     return (first == "") | (first != second)
 
 
+@once
 def holds_of(p: Partition, group: Group) -> pl.DataFrame:
     """From when (ns, certain) until when the members of a group held the partition.
 
@@ -186,6 +187,7 @@ def holds_of(p: Partition, group: Group) -> pl.DataFrame:
     )
 
 
+@once
 def _memberships(p: Partition, group: Group) -> pl.DataFrame:
     """The generations that members reported, in the order of time: process, member, generation, completed."""
     columns = ("process", "member", GENERATION, "completed", "at")
@@ -234,6 +236,7 @@ def _unsure_generations(p: Partition, group: Group) -> str:
     return foreign_clock(p)
 
 
+@once
 def have_own_epochs(p: Partition, group: Group) -> bool:
     """Whether a group has a member of KIP-848's protocol, or had one: then all generations are a member's own epochs.
 

@@ -11,13 +11,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Mask
 from ..extremes import greatest, least
-from ..partitions.absences import (
-    Existing,
-    existing_committed,
-    existing_uncommitted,
-    existing_unless_compacted,
-    maybe_compacted,
-)
+from ..partitions.absences import Existing, existing, maybe_compacted
 from ..partitions.partition import Offsets, Partition
 from ..wording import plural
 from .gone_sends import gone_sends
@@ -49,10 +43,10 @@ def existing_for_group(
         there = held.offsets[held.until > _passed(held.offsets, commits, first, polled)]
         return np.asarray(present & np.isin(p.entries["offset"].to_numpy(), there))
 
-    existed = still_there(existing_uncommitted(p) if reads_uncommitted else existing_committed(p))
+    existed = still_there(existing(p, reads_uncommitted))
     if not len(maybe_compacted(p)):
         return existed, np.zeros_like(existed)
-    return existed, still_there(existing_unless_compacted(p, reads_uncommitted)) & ~existed
+    return existed, still_there(existing(p, reads_uncommitted, unless_compacted=True)) & ~existed
 
 
 def truncated_meanwhile(p: Partition, group: Group, row: Mapping[str, Any]) -> list[str]:

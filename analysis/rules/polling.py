@@ -7,14 +7,13 @@ set. A consumer without a position (after a revocation, or an assignment without
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import numpy as np
 import polars as pl
 
 from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
-from ..partitions.absences import existing_committed, existing_uncommitted
+from ..partitions.absences import existing
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, POSITION
 from ..partitions.partition import Offsets, Partition, once
@@ -67,11 +66,9 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, is_within_poll=False)
 
 
-@poll_skip.judged_in_jepsen_by
-@unless_left_out
-def poll_skip_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Polls that begin more than one value behind the last one of their process."""
-    yield from jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p))
+poll_skip.judged_in_jepsen_by(
+    unless_left_out(lambda p: jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
+)
 
 
 @Rule(
@@ -123,11 +120,9 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, is_within_poll=False)
 
 
-@nonmonotonic_poll.judged_in_jepsen_by
-@unless_left_out
-def nonmonotonic_poll_in_jepsen(p: Partition) -> Iterator[Result]:
-    """Polls that begin at or before the last value of their process."""
-    yield from jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p))
+nonmonotonic_poll.judged_in_jepsen_by(
+    unless_left_out(lambda p: jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
+)
 
 
 @Rule(
@@ -155,16 +150,14 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     if not len(jumps(p)):
         return
     ahead = jumps(p).filter(pl.col("offset") > pl.col("expected"), inside=is_within_poll)
-    polls_of = cache(lambda process: indeterminate_polls(p, [process]))
     for row in ahead.iter_rows(named=True):
         reads_uncommitted = p.settings.reads_uncommitted(row["process"])
-        held = existing_uncommitted(p) if reads_uncommitted else existing_committed(p)
-        passed = held.between(row["expected"], row["offset"], row["completed"])
+        passed = existing(p, reads_uncommitted).between(row["expected"], row["offset"], row["completed"])
         skipped = _present_at(p, passed, row["completed"], reads_uncommitted)
         if not len(skipped):
             continue
         # Records that one poll passed over cannot have been returned by another one.
-        if not is_within_poll and polls_of(row["process"]).cover(int(skipped[0]), int(skipped[-1])):
+        if not is_within_poll and indeterminate_polls(p, (row["process"],)).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
         if not is_within_poll and (doubt := _doubt(p, row)):

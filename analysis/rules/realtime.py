@@ -184,10 +184,14 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     Unknown when: Transactions write, and run.json does not set isolation.level of the client. A process recorded its
     times in another unit or by another clock.
     """
+    if not len(p.end_offsets):
+        return
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
     known = pl.concat([_known_since(p).with_columns(end=pl.col("offset") + 1), _ends(p).with_columns(end="offset")])
     known = known.sort("completed", "at", maintain_order=True)
     stale = below_highest_known(requests.with_columns(end="offset"), known, "end").sort("invoked", "at")
+    if not len(stale):
+        return
     yield from missing_isolation_levels(p, stale.filter(~pl.col("sure"))["process"])
     sure = stale.filter("sure")
     if len(sure) and (clock := foreign_clock(p)):

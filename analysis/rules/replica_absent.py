@@ -16,9 +16,9 @@ import polars as pl
 from ...histories.references import REPLICATION
 from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..extremes import greatest
-from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets, events, with_rewrites
+from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs, lost_runs, with_rewrites
 from ..partitions.ranges import ranges_in
-from ..replicas.replica_logs import ReplicaLogs, in_snapshot, stretches
+from ..replicas.replica_logs import ReplicaLogs, in_snapshot
 from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
 from ..wording import brokers, plural, quoted, span
 from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
@@ -110,11 +110,6 @@ class _LastLogs(NamedTuple):
         """Whether the leader's log may be one that was not collected."""
         replicas = set(self.logs.replicas)
         return self.leader is None and (not replicas or bool(replicas - set(self.bounds["broker"])))
-
-    @property
-    def was_removed_with_topic(self) -> bool:
-        """Whether the leader may have removed its log legally, when it noticed the deletion of the topic."""
-        return self.may_lack_leader and self.logs.outlive_topic
 
     def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of the leader's log, or of all logs if that is not known."""
@@ -222,8 +217,9 @@ def _newer_than_copies(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -
     end = last.judged(last.bounds)["end"].max()
     is_newer = pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
     returned = f"the final reads of {last.logs.name} returned {plural(held.height, 'acknowledged record')}"
-    where = f"that {'is' if held.height == 1 else 'are'} {_where_absent(last, held)}"
-    reason = f"{returned} {where}, so the logs were copied before the run ended, or changed after it"
+    where = "in no collected log" if held["everywhere"].any() else f"not in the log of broker {last.leader}, the leader"
+    are = "is" if held.height == 1 else "are"
+    reason = f"{returned} that {are} {where}, so the logs were copied before the run ended, or changed after it"
     return absent.filter(~pl.col("damaged"), is_newer), reason
 
 
@@ -254,11 +250,11 @@ def _maybe_removed(last: _LastLogs, removed: pl.DataFrame, cause: str, how: str)
 def _unsure(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     """The sends at damaged offsets, or all of them if the leader's log may not be at hand.
 
-    Without a reason if the log was removed with its topic.
+    Without a reason if the leader may have removed its log legally, when it noticed the deletion of the topic.
     """
     unsure = absent.filter(pl.col("damaged") | pl.lit(last.may_lack_leader))
-    is_open = unsure.height and not last.was_removed_with_topic
-    return unsure, _unsure_reason(last, unsure) if is_open else ""
+    was_removed = last.may_lack_leader and last.logs.outlive_topic
+    return unsure, _unsure_reason(last, unsure) if unsure.height and not was_removed else ""
 
 
 def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
@@ -287,21 +283,14 @@ def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
     return f"{count} of {last.logs.name} {'is' if unsure.height == 1 else 'are'} not {where}, but {why}"
 
 
-def _where_absent(last: _LastLogs, absent: pl.DataFrame) -> str:
-    is_elsewhere = not absent["everywhere"].any()
-    return f"not in the log of broker {last.leader}, the leader" if is_elsewhere else "in no collected log"
-
-
 def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Absent sends at adjacent offsets; those without an offset are one run."""
     unplaced = absent.filter(pl.col("offset").is_null())
     placed = absent.filter(pl.col("offset").is_not_null())
     yield from unplaced.partition_by("everywhere", maintain_order=True)
     present = acked.join(placed, on="send", how="anti").drop_nulls("offset")
-    present = present.select("offset", since="invoked")
-    for event in events(placed, "send"):
-        between = coexisting_offsets(present, event.select("offset", until="completed"))
-        yield from adjacent_runs(event, between, "everywhere")
+    for run in lost_runs(placed, present, "send"):
+        yield from adjacent_runs(run, NO_OFFSETS, "everywhere")
 
 
 def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
@@ -334,7 +323,7 @@ def _records_instead(last: _LastLogs, first: int | None) -> list[Evidence]:
         return []
     now = last.judged(last.logs.last_records.filter(offset=first))
     if not now.height:
-        end = greatest(stretches(last.logs, last.logs.last)["last_offset"], None)
+        end = greatest(last.logs.last_stretches["last_offset"], None)
         rest = "they are empty" if end is None else f"their last record is at {end}"
         return [Evidence(f"the logs have no record at offset {first}; {rest}")]
     row = now.row(0, named=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from inspect import cleandoc
 from typing import Any, Literal, NamedTuple
 
@@ -129,7 +129,9 @@ def judge_later(_: Partition) -> Judgement:
 
 def missing_isolation_levels(p: Partition, processes: Iterable[str]) -> list[MissingSetting]:
     """The isolation levels that run.json does not set, among those of the processes."""
-    return [MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.isolation(name) is None]
+    return [
+        MissingSetting(f"isolation.level of {name}") for name in sorted(processes) if p.settings.isolation(name) is None
+    ]
 
 
 def unless_left_out(results: Results) -> Results:
@@ -153,6 +155,11 @@ def unless_left_out(results: Results) -> Results:
             )
 
     return proved
+
+
+@once  # lost-write uses the judgement of acknowledged-absent
+def _judge_logs(p: Partition, of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Judgement:
+    return Judgement() if p.replica_logs is None else of_logs(p.replica_logs, _nameless(p))
 
 
 @once
@@ -242,12 +249,10 @@ class Rule:
     def judged_by_logs(self, results: Callable[[ReplicaLogs, pl.DataFrame], Iterator[Result]]) -> Rule:
         """Takes the generator that judges collected logs and acknowledged sends (SENT_RECORDS): a decorator."""
 
-        @once  # lost-write uses the judgement of acknowledged-absent
-        def judge(p: Partition) -> Judgement:
-            found = results(p.replica_logs, _nameless(p)) if p.replica_logs is not None else ()
-            return Judgement.of(self.name, found)
+        def of_logs(logs: ReplicaLogs, sends: pl.DataFrame) -> Judgement:
+            return Judgement.of(self.name, results(logs, sends))
 
-        self.judges["native"] = judge
+        self.judges["native"] = partial(_judge_logs, of_logs=of_logs)
         return replace(self, **_texts_in(results.__doc__))
 
     def judged_in_jepsen_by(self, results: Results) -> Rule:

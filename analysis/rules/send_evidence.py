@@ -85,8 +85,6 @@ def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | Mi
 def unknown_ends(p: Partition, not_lost: pl.DataFrame) -> list[MissingSetting]:
     """The missing isolation levels of clients whose end offset proves a loss, unless it is a last stable offset."""
     ends = p.unsure_ends
-    if not len(ends):
-        return []
     shrunk = with_later_end(p, ends, not_lost)
     return missing_isolation_levels(p, ends["process"].unique()) if shrunk["later_end"].count() else []
 

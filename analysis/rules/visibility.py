@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.references import JEPSEN, kip
 from ...histories.tables import Finding
 from ..partitions.absences import lasting_offsets
-from ..partitions.adjacent_runs import adjacent_runs
+from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.partition import Offsets, Partition, once
@@ -28,8 +28,6 @@ from .rule import (
     unless_left_out,
     where,
 )
-
-_NOTHING = np.empty(0, dtype=np.int64)
 
 
 @Rule(
@@ -61,7 +59,7 @@ def aborted_read(p: Partition) -> Iterator[Result]:
     for run in _runs(read.filter(~excused), lasting_offsets(p)):
         yield _aborted_finding(p, run, "violation", _outcome(run, run["in_txn"][0]))
     # One setting permits all of these, so they are one finding, whatever is between them.
-    for run in _runs(read.filter(excused), _NOTHING):
+    for run in _runs(read.filter(excused), NO_OFFSETS):
         outcome = f"{_outcome(run, True)}; isolation.level=read_uncommitted permits it"
         yield _aborted_finding(p, run, "permitted", outcome)
 
@@ -257,7 +255,7 @@ def _split_by_isolation(
 
     `permitted` is what read_uncommitted permits.
     """
-    without_level = [name for name in read["process"].unique() if p.isolation(name) is None]
+    without_level = [name for name in read["process"].unique() if p.settings.isolation(name) is None]
     undecided = pl.col("process").is_in(without_level) & permitted.fill_null(False)
     missing = missing_isolation_levels(p, read.filter(undecided)["process"].unique())
     return read.filter(~undecided), missing
@@ -330,7 +328,7 @@ def _runs(read: pl.DataFrame, between: Offsets | None = None) -> Iterator[pl.Dat
     ordered = rows.sort("offset", "value")
     offsets = ordered["offset"].to_numpy()
     # Any offset in between separates runs: its record was read rightly.
-    holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else _NOTHING
+    holes = offsets[:-1][np.diff(offsets) > 1] + 1 if len(offsets) > 1 else NO_OFFSETS
     yield from adjacent_runs(ordered, holes if between is None else between)
 
 

@@ -39,10 +39,10 @@ from .clocks import clocks_of, has_other_unit, was_set_back
 from .groups import group_of
 from .premises import GROUPS, PROVED
 from .range_facts import HashedFacts, OrderKey, RangeFacts, Rows, RunOfReads, SentBy
-from .range_summary import final_reads_in, latency_in
 from .ranges import in_order_of_time, maybe_expired, only_grows, repeated_hashes
 from .retained import Wanted
 from .screen import chosen_rules
+from .summaries import final_reads_in, latency_in
 from .suspects import Borders, Operation, Operations, Span, Spans, Suspects, jump_between
 
 MAX_POLLS = 10_000  # of unknown outcome

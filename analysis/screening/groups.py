@@ -9,6 +9,7 @@ import polars as pl
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
 from ...models.arrays import Ints
+from ..figures.breaches import owner_of
 from ..partitions.marks import IS_COMMITTED, IS_HANDLED, IS_OF_GROUP
 
 
@@ -74,3 +75,9 @@ def ends_are_known(commits: pl.DataFrame, ends: Ints, since: Ints) -> bool:
     )
     late = pl.col("since").fill_null(MAX_INT64) > pl.col("completed").fill_null(MAX_INT64)
     return not dated.select(late.any()).item()
+
+
+def handled_again(marks: pl.DataFrame, settings: Settings, *key: str) -> int:
+    """The number of records that a group, or a single consumer, handled again; `key`: columns of the partition."""
+    handled = marks.filter(kind="handle", outcome="ok")
+    return len(handled.group_by(*key, owner_of(settings), "offset").len().filter(pl.col("len") > 1))

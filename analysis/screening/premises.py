@@ -16,7 +16,6 @@ import polars as pl
 from ...histories.observations import deletions_of
 from ...histories.settings import Settings
 from ...histories.tables import MIN_INT64
-from ..partitions.evidence import started_ms
 from ..partitions.marks import IS_COMMIT, IS_MOVE, POSITION
 from .groups import contradicting_groups, group_of, groups_of, unhandled_records
 from .many_partitions import ManyPartitions
@@ -137,7 +136,7 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
     limits = {topic: 0 if settings.limited_in_size(topic) else settings.retention_ms(topic) for topic in topics}
     limit = pl.col("topic").replace_strict(limits, return_dtype=pl.Int64).cast(pl.Float64)
     sent, until = pl.col("invoked") / 1e6, pl.col("until").fill_null(MIN_INT64) / 1e6
-    started = started_ms(settings)
+    started = settings.started_ms
     written = pl.min_horizontal(sent, sent if started is None else pl.col("timestamp").cast(pl.Float64) - started)
     # A millisecond more than needed, as this is not exact.
     return limit.is_not_null() & (written - 1 <= until - limit)

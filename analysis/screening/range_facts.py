@@ -23,9 +23,8 @@ from ..partitions.common import Common
 from ..partitions.marks import IS_COMMIT, IS_LOG_END, is_final_read
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
-from .groups import ends_are_known, groups_of, unhandled_records
+from .groups import ends_are_known, groups_of, handled_again, unhandled_records
 from .premises import GROUPS, IS_ODD_MARK, IS_ODD_SEND, POLLS, PROVED, SENDS, TIME, UNREAD
-from .summaries import handled_again
 
 MAX_RUNS = 10_000  # of reads in a range
 SAMPLE = 1_000  # operations of a range for the quartile of latencies

@@ -44,8 +44,8 @@ from .range_facts import (
     RunOfReads,
     as_one_partition,
 )
-from .range_summary import final_reads_in, summary_of
 from .screen import chosen_rules
+from .summaries import final_reads_in, summary_of
 
 MAX_REST = 200_000  # rows of a partition that belong to no range
 BUCKETS = 64  # of hashes that are compared at a time

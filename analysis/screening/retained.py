@@ -18,8 +18,8 @@ from ..figures.series import bins_of
 from ..partitions.common import Common
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
+from .groups import handled_again
 from .range_facts import INVOKED, ORDER, Rows, plain_figures_of
-from .summaries import handled_again
 from .suspects import Cells, Operation, Operations
 
 MAX_DRAWN = 100  # wanted offsets of a range: then figures have all records of the polls that returned these
@@ -59,17 +59,12 @@ def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) 
     cells = Cells.of(tables, number, common.settings.range_offsets)
     keep = _retained_cells(cells, number, wanted, last_heal(common.context))
     _retain_witnesses(cells, keep)
-    of_send, of_read, of_mark = (
-        pl.Series(keep[own]) for own in (cells.cell_of_send, cells.cell_of_read, cells.cell_of_mark)
-    )
-    sends, reads, marks = (
-        frame.filter(own) for frame, own in ((cells.sends, of_send), (cells.reads, of_read), (cells.marks, of_mark))
-    )
-    retained = {"sends": [sends], "reads": [reads], "marks": [marks], "positions": [_positions_after(cells, keep)]}
-    left = Rows(cells.sends.filter(~of_send), cells.reads.filter(~of_read), cells.marks.filter(~of_mark))
+    retained = {name: [rows.filter(pl.Series(keep[cell]))] for name, rows, cell in cells.tables}
+    retained["positions"] = [_positions_after(cells, keep)]
+    left = Rows(**{name: rows.filter(pl.Series(~keep[cell])) for name, rows, cell in cells.tables})
     again = handled_again(left.marks, common.settings)
     counts = {"sends": len(left.sends), "reads": len(left.reads), "handled_again": again}
-    figures = plain_figures_of(left, cells.first_read[cells.cell_of_send[~of_send.to_numpy()]])
+    figures = plain_figures_of(left, cells.first_read[cells.cell_of_send[~keep[cells.cell_of_send]]])
     filled = {name: frames for name, frames in retained.items() if len(frames[0])}
     return Condensed(filled, OtherRows(counts, figures, wanted.latency))
 
@@ -109,8 +104,8 @@ def _retained_cells(cells: Cells, number: int, wanted: Wanted, healed_at: int) -
         (reads, wanted.polls, ORDER),
     ):
         keep[_neighbours(frame, wanted_keys.get(number, ()), columns) - cells.first] = True
-    for frame, own in ((sends, cells.cell_of_send), (reads, cells.cell_of_read), (cells.marks, cells.cell_of_mark)):
-        for rows in (frame, frame.filter(pl.Series(~cells.is_odd[own]))):
+    for _, frame, cell in cells.tables:
+        for rows in (frame, frame.filter(pl.Series(~cells.is_odd[cell]))):
             keep[_extremes(rows, healed_at) - cells.first] = True
     return keep
 

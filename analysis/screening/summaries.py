@@ -1,19 +1,27 @@
-"""The summaries of many plainly valid partitions: what summary.py makes of one, with all figures together."""
+"""The summaries of plainly valid partitions: what summary.py makes of a Partition.
+
+Those of many small ones have all figures together; that of a large one follows from the facts of its ranges.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
 from ...histories.settings import Settings
 from ...histories.tables import MAX_INT64
-from ..figures.breaches import TOTALS, owner_of
-from ..figures.series import Bins, bins_over, latency, over_time, span_of, unplaced_outcomes
+from ..figures.breaches import TOTALS
+from ..figures.merge import common_bins, latency_of, series_of
+from ..figures.series import Bins, bins_over, latency, outcomes, over_time, span_of, unplaced_outcomes
+from ..partitions.common import Common
 from ..partitions.final_reads import FinalReads
-from ..partitions.marks import COUNTS
-from .many_partitions import ManyPartitions
+from ..partitions.marks import COUNTS, IS_LOG_END
+from ..partitions.observations import last_heal
+from .groups import handled_again
+from .many_partitions import ManyPartitions, final_reads_of
+from .range_facts import RangeFacts, Rows, as_one_partition
 
 Record = dict[str, Any]
 NO_FIGURES: Record = {"bins": None, "replicas": None}
@@ -32,8 +40,8 @@ def summaries_of(many: ManyPartitions) -> Iterator[Record]:
     for row in _counts(many).iter_rows(named=True):
         number, topic, partition = (row.pop(name) for name in ("tp", "topic", "partition"))
         begun, ended, quartile = (row.pop(name) for name in ("begun", "ended", "latency"))
-        outcomes = unplaced.pop(topic, None)  # with one partition of the topic
-        own = figures if outcomes is None else {**(figures or NO_FIGURES), "unplaced": outcomes}
+        of_topic = unplaced.pop(topic, None)  # with one partition of the topic
+        own = figures if of_topic is None else {**(figures or NO_FIGURES), "unplaced": of_topic}
         span = None if begun is None else [begun, ended]
         yield plain_summary((topic, partition), row, span, quartile, final.get(number), own, many.settings)
         figures = None
@@ -88,12 +96,6 @@ def plain_figures(
     }
 
 
-def handled_again(marks: pl.DataFrame, settings: Settings, *key: str) -> int:
-    """The number of records that a group, or a single consumer, handled again; `key`: columns of the partition."""
-    handled = marks.filter(kind="handle", outcome="ok")
-    return len(handled.group_by(*key, owner_of(settings), "offset").len().filter(pl.col("len") > 1))
-
-
 def _counts(many: ManyPartitions) -> pl.DataFrame:
     """One row for each partition: tp, topic, partition, counts, begun and ended (ns), latency (ns)."""
     counts = [
@@ -133,3 +135,67 @@ def _figures(many: ManyPartitions) -> Record | None:
     series, latencies = over_time(many, acknowledged, bins), latency(many, bins)
     figures = plain_figures(span, bins, series, latencies, len(acknowledged), again)
     return {**figures, "partitions": len(many.keys)}
+
+
+def summary_of(topic: str, partition: int, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
+    """The summary of a partition with no unproved rules."""
+    figures = _figures_in(topic, facts, rest, common)
+    final = final_reads_in(facts, rest, common)
+    return plain_summary(
+        (topic, partition),
+        _counts_in(facts, rest),
+        figures["span"] if figures["bins"] else None,
+        latency_in(facts, rest),
+        final.drop("tp").row(0, named=True) if len(final) else None,
+        figures,
+        common.settings,
+    )
+
+
+def latency_in(facts: Sequence[RangeFacts], rest: Rows) -> float | None:
+    """The lower quartile of the latencies (ns) of sends and reads, from samples; None without any."""
+    took = rest.sends.select(pl.col("completed") - pl.col("invoked")).to_series().drop_nulls()
+    latencies = pl.Series([*took, *(took for fact in facts for took in fact.latencies)], dtype=pl.Int64)
+    return latencies.quantile(0.25, "lower")
+
+
+def _counts_in(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
+    in_rest = ("end_offsets", "groups", "commits")  # marks of a range are dropped once it is closed (incremental/)
+    sums = {name: sum(fact.counts.get(name, 0) for fact in facts) for name in ("sends", "reads", *in_rest)}
+    return {
+        "sends": sums["sends"] + len(rest.sends),
+        "acknowledged": sums["sends"],
+        "reads": sums["reads"],
+        "records": sums["sends"] + sums["reads"],
+        "end_offsets": sums["end_offsets"] + len(rest.marks.filter(IS_LOG_END)),
+        **{name: sums.get(name, 0) + number for name, number in rest.marks.select(COUNTS).row(0, named=True).items()},
+    }
+
+
+def final_reads_in(facts: Sequence[RangeFacts], rest: Rows, common: Common) -> pl.DataFrame:
+    """`final_reads_of` the partition: one row, or none."""
+    reads = [fact.final for fact in facts if fact.final]
+    returned = as_one_partition(pl.DataFrame(reads, dict.fromkeys(("last", "first", "until"), pl.Int64), orient="row"))
+    passes = returned.group_by("tp").agg(
+        end=pl.col("last").max() + 1, first=pl.col("first").min(), until=pl.col("until").max()
+    )
+    readers = common.settings.final_readers()
+    return final_reads_of(passes, as_one_partition(rest.marks), last_heal(common.context), readers)
+
+
+def _figures_in(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> Record:
+    own = [fact.figures for fact in facts if fact.figures]
+    unplaced = unplaced_outcomes(common.unplaced.filter(topic=topic))
+    other = span_of(rest.sends, rest.marks)
+    if not own and other is None:
+        return {**NO_FIGURES, "unplaced": unplaced}
+    bins, span = common_bins(own, [] if other is None else [other])
+    without_offset = {"bins": bins.to_json(), "series": outcomes(rest.sends, bins)}
+    return plain_figures(
+        span,
+        bins,
+        series_of([*own, without_offset], bins),
+        latency_of(own, bins),
+        acknowledged=sum(fact.counts["sends"] for fact in facts),
+        handled_again=sum(fact.counts["handled_again"] for fact in facts),
+    ) | {"unplaced": unplaced}

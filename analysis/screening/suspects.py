@@ -8,6 +8,7 @@ invoked, its producer's order agrees with its offset, and every group handled it
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,9 +124,11 @@ class Cells:
         return cls(first, sends, reads, rows.marks, of_send, of_read, row_of_send, is_match, first_read, known, is_odd)
 
     @property
-    def cell_of_mark(self) -> Ints:
-        """The cell of each handled record."""
-        return np.asarray(self.marks["offset"].to_numpy() - self.first)
+    def tables(self) -> Iterator[tuple[str, pl.DataFrame, Ints]]:
+        """The name and the rows of each table, and the cell of each row."""
+        yield "sends", self.sends, self.cell_of_send
+        yield "reads", self.reads, self.cell_of_read
+        yield "marks", self.marks, self.marks["offset"].to_numpy() - self.first
 
 
 def suspects_of_range(

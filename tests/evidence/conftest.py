@@ -18,7 +18,7 @@ from judged_once import constant
 from logjudge.analysis.causes import explain_duplicate
 from logjudge.analysis.causes.cases import Explanation
 from logjudge.analysis.causes.repeated_values import Repeated, records_at
-from logjudge.analysis.partitions.evidence import faults_of
+from logjudge.analysis.partitions.common import faults_of
 from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import SENT_RECORDS, ReplicaLogs, complete_sends, replica_logs_of
 from logjudge.analysis.rules import RULES
@@ -43,7 +43,7 @@ BESIDE = ("custom-kraft", "backup-x", "bitflip-x", "txn-unclean-x")
 Where = tuple[str | None, int | None]
 
 LOG_JUDGES = {
-    name: RULES[name].judges["native"].of_logs  # type: ignore[attr-defined]
+    name: RULES[name].judges["native"].keywords["of_logs"]  # type: ignore[attr-defined]
     for name in ("replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
 }
 judge_divergence, judge_absence, judge_epochs, judge_checkpoints, judge_segments = LOG_JUDGES.values()

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge import check
-from logjudge.analysis.partitions.clock_bounds import ahead_of_elections, clocks_by_elections
+from logjudge.analysis.partitions.broker_clocks import ahead_of_elections, clocks_by_elections, lines_of_elections
 from logjudge.histories.evidence.clock import Clock
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import located
@@ -126,7 +126,7 @@ def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone(
     metadata = pl.DataFrame({"leader_epoch": [0, 1, None], "time": [1_000_000, 2_000_000, 3_000_000], "is_copy": False})
 
     def ahead(*lines: tuple[str, int, int]) -> dict[str, int]:
-        found = clocks_by_elections(clocks, ahead_of_elections(_events(*lines), metadata))
+        found = clocks_by_elections(clocks, ahead_of_elections(lines_of_elections(_events(*lines), metadata)))
         return {name: clock.offset for name, clock in found.items()}
 
     hour = 3_600_000
@@ -154,7 +154,7 @@ def test_a_controller_that_logs_an_election_shows_its_own_time_zone() -> None:
     lines = pl.concat([brokers, controllers.select(brokers.columns)])
     metadata = pl.DataFrame({"leader_epoch": [2], "time": [elected], "is_copy": False})
     clocks = {name: Clock(name) for name in ("1", "2", "100")}
-    found = clocks_by_elections(clocks, ahead_of_elections(lines, metadata))
+    found = clocks_by_elections(clocks, ahead_of_elections(lines_of_elections(lines, metadata)))
     assert [clock.offset for clock in found.values()] == [-8 * hour, 5 * hour, -8 * hour]
 
 
@@ -182,6 +182,6 @@ def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late,
     clocks = {"1": Clock("1", shared, shared - 90_000, shared + 500)}
     clocks |= {broker: Clock(broker, shared) for broker in ("2", "3", "100")}
     metadata = pl.DataFrame({"leader_epoch": [0, 1], "time": [1795917584031, 1795917608609], "is_copy": False})
-    found = clocks_by_elections(clocks, ahead_of_elections(_events(*lines), metadata))
+    found = clocks_by_elections(clocks, ahead_of_elections(lines_of_elections(_events(*lines), metadata)))
     assert [clock.offset for clock in found.values()] == offsets
     assert found["1"] == clocks["1"]

@@ -6,8 +6,12 @@ import json
 
 import polars as pl
 import pytest
-from logjudge.analysis.partitions.clock_bounds import ahead_of_elections, clocks_by_elections
-from logjudge.analysis.partitions.clock_steps import without_steps
+from logjudge.analysis.partitions.broker_clocks import (
+    ahead_of_elections,
+    clocks_by_elections,
+    lines_of_elections,
+    without_steps,
+)
 from logjudge.histories.evidence.clock import Clock
 
 HOUR = 3_600_000
@@ -24,6 +28,10 @@ def lines(broker, *found, file="server.log"):
         for number, (epoch, time) in enumerate(found, 1)
     ]
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def steps_left_out(clocks, events, metadata=METADATA):
+    return without_steps(clocks, events, lines_of_elections(events, metadata))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +56,7 @@ def lines(broker, *found, file="server.log"):
 )
 def test_a_clock_that_was_set_is_doubtful(found, clock, was_set):
     clocks = {"1": clock, "2": Clock("2")}
-    checked = without_steps(clocks, lines("1", *found), METADATA)
+    checked = steps_left_out(clocks, lines("1", *found))
     assert (checked["1"].has_conflict, checked["1"].was_set) == (was_set, was_set)
     assert checked["1"].offset == clock.offset
     assert checked["2"] == clocks["2"]
@@ -58,16 +66,16 @@ def test_a_clock_that_was_set_is_doubtful(found, clock, was_set):
 def test_lines_of_several_files_are_not_compared():
     rolled = [lines("1", (0, 1_000_100), (1, 1_030_100), file="a"), lines("1", (0, 1_000_200), file="b")]
     clocks = {"1": Clock("1")}
-    assert without_steps(clocks, pl.concat(rolled), METADATA) == clocks
+    assert steps_left_out(clocks, pl.concat(rolled)) == clocks
 
 
 def test_a_clock_that_was_set_moves_no_others():
     """Broker 1's clock was set forward by an hour. Those of the others, which no fault bounds, fit the elections."""
     clocks = {"1": Clock("1", HOUR, HOUR - 90_000, HOUR + 500), "2": Clock("2")}
     events = pl.concat([lines("1", (0, 1_000_100), (1, 1_030_100 + HOUR)), lines("2", (0, 1_000_200), (1, 1_030_200))])
-    ahead = ahead_of_elections(events, METADATA)
+    ahead = ahead_of_elections(lines_of_elections(events, METADATA))
     assert clocks_by_elections(clocks, ahead)["2"].offset == HOUR
-    assert clocks_by_elections(without_steps(clocks, events, METADATA), ahead)["2"].offset == 0
+    assert clocks_by_elections(steps_left_out(clocks, events), ahead)["2"].offset == 0
 
 
 def test_a_leader_epoch_that_the_metadata_log_only_repeats_dates_no_line():
@@ -78,5 +86,5 @@ def test_a_leader_epoch_that_the_metadata_log_only_repeats_dates_no_line():
     later = pl.concat(
         [copied, pl.DataFrame({"leader_epoch": [1, 2], "time": [1_040_000, 1_060_000], "is_copy": False})]
     )
-    assert without_steps(clocks, found, later) == clocks
-    assert without_steps(clocks, found, later.with_columns(is_copy=False))["1"].was_set
+    assert steps_left_out(clocks, found, later) == clocks
+    assert steps_left_out(clocks, found, later.with_columns(is_copy=False))["1"].was_set

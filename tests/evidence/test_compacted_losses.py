@@ -10,7 +10,7 @@ import logjudge
 import polars as pl
 import pytest
 from logjudge.analysis.partitions import early_compactions
-from logjudge.analysis.partitions.later_epochs import _is_of_later_epoch
+from logjudge.analysis.partitions.later_epochs import began_of_later_epoch
 from logjudge.histories.recording.batch_bounds import batches
 from logjudge.histories.tables import MAX_INT64
 
@@ -72,7 +72,7 @@ def test_a_record_above_the_start_of_a_later_epoch_is_truncated_though_compactio
     partition = SimpleNamespace(replica_logs=held.replica_logs, timeline=held, elsewhere=nowhere)
     sends = pl.DataFrame({"offset": [0, 1, 4, 5], "value": list("abcd"), "completed": 4 * [5 * SECOND]})
     judged = sends.with_columns(other_since=pl.lit(None, pl.Int64))
-    assert _is_of_later_epoch(partition, judged).to_list() == [False, True, True, True]
+    assert began_of_later_epoch(partition, judged).is_not_null().to_list() == [False, True, True, True]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import polars as pl
 import pytest
 from logjudge import check
-from logjudge.analysis.partitions.metadata_clock import metadata_clock
+from logjudge.analysis.partitions.broker_clocks import metadata_clock
 from logjudge.histories.evidence.clock import Clock
 
 from .timelines import SECOND, START, fault, metadata

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.partitions.evidence import collected_logs
-from logjudge.analysis.partitions.log_start import log_start_with
+from logjudge.analysis.partitions.log_start import log_start
 from logjudge.analysis.partitions.partition import Partition
-from logjudge.analysis.replicas.resolved_outcomes import legal_absences, resolve_outcomes
+from logjudge.analysis.replicas.resolved_outcomes import ABSENCES, BELOW_START, legal_absences, resolve_outcomes
 from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, complete, without_key
@@ -103,7 +103,9 @@ def test_a_log_start_in_files_explains_nothing_that_final_reads_still_saw(role, 
     kinds = without_key(READS)
     settings = Settings(config={"final": True, "processes": {"c": {"role": role}}})
     p = Partition("t", 0, settings, reads=complete(reads, kinds).cast(pl.Schema(kinds)))
-    assert log_start_with(p, 200).certain == start
+    below = {"first_offset": [0], "last_offset": [199], "reason": [BELOW_START]}
+    vars(p)["legally_absent"] = pl.DataFrame(below, ABSENCES)
+    assert log_start(p).certain == start
 
 
 @pytest.mark.parametrize("left_out", ["topics", "keys"])

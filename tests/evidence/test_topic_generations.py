@@ -95,7 +95,8 @@ def test_the_longest_copy_of_the_metadata_log_is_used():
         {"snapshot": FINAL, "broker": "1", "offset": 6, "time": 9, "kind": "topic", "topic": "y", "topic_id": NEW},
     ]
     metadata = complete(pl.DataFrame(rows), {**LOCATION, **METADATA})
-    changes, is_complete = recorded_changes("x", metadata, 0)
+    common = Common(Settings(), pl.DataFrame(schema=CONTEXT), pl.DataFrame(), {"metadata": metadata})
+    changes, is_complete = recorded_changes("x", common.metadata_log, 0)
     assert [(change.kind, change.topic_id) for change in changes] == [(CREATE, OLD), (DELETE, OLD)]
     assert changes[1].span == Span(9_000_000 - MAX_CLOCK_SKEW_NS, 9_000_000 + MAX_CLOCK_SKEW_NS)
     assert is_complete
