@@ -16,7 +16,7 @@ from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from ..analysis.inspect.lookup import Match, find_records
-from ..analysis.inspect.offset_history import OffsetHistory, found_fact, is_at_offset, offset_history
+from ..analysis.inspect.offset_history import OffsetHistory, found_fact, offset_history
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
@@ -298,7 +298,7 @@ def _explain_history(document: Document, opened: Inspected, history: OffsetHisto
 
 
 def _findings_at_offset(findings: list[Finding], target: Place) -> list[Finding]:
-    return [one for one in findings if target.offset is not None and is_at_offset(target.offset, one)]
+    return [one for one in findings if target.offset is not None and one.covers(target.offset)]
 
 
 def _known_offsets(p: Partition) -> list[int]:

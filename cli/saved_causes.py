@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..analysis.incidents.incident import Explained
-from ..analysis.inspect.offset_history import covers, is_at_offset
+from ..analysis.inspect.offset_history import covers
 from ..analysis.wording import some, span
 from ..histories.errors import UsageError
 from ..histories.tables import Evidence, Finding
@@ -49,7 +49,7 @@ def findings_at(saved: Saved, place: Place | None) -> list[Finding]:
     ]
     if place is None or place.offset is None:
         return found
-    return [one for one in found if is_at_offset(place.offset, one)]
+    return [one for one in found if one.covers(place.offset)]
 
 
 def causes_at(saved: Saved, place: Place | None) -> list[Explained]:

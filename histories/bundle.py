@@ -67,9 +67,10 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
-    # Without a history: texts of no known format, and archives, beside brokers' files. Without brokers' files: their
-    # folders and archives, if nothing in them could be read.
-    unread: tuple[str, ...] = ()
+    # Without a history: files beside those of brokers, of which none was read.
+    unknown_texts: tuple[str, ...] = ()  # of no known format
+    archives: tuple[str, ...] = ()
+    unread_folders: tuple[str, ...] = ()  # of brokers, and archives of them, if nothing in them could be read
 
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
@@ -144,9 +145,11 @@ def _open_run(
         config = {"started_at": SINCE_1970, **config}
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
-    unread = () if files else (*_unread_texts(path, evidence), *_archives(path))
-    unread += () if evidence else _folders_of_brokers(path)
-    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty), unread=unread)
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
+    if not files:
+        run = replace(run, unknown_texts=_unread_texts(path, evidence), archives=_archives(path))
+    elif not evidence:
+        run = replace(run, unread_folders=_folders_of_brokers(path))
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
 
 
@@ -179,7 +182,8 @@ def _unread_texts(folder: Path, evidence: tuple[Part, ...]) -> tuple[str, ...]:
         return ()
     taken = {part.path for part in evidence}
     others = sorted(file.name for file in folder.iterdir() if file.is_file() and file not in taken)
-    return tuple(name for name in others if _looks_like_history(name) and name not in _BUNDLE_FILES)
+    known = {*_BUNDLE_FILES, *_archives(folder)}
+    return tuple(name for name in others if _looks_like_history(name) and name not in known)
 
 
 def _archives(folder: Path) -> tuple[str, ...]:

@@ -289,3 +289,8 @@ class Finding:
     acks: str | None = None  # of the sends, for --allow rule:acks=1
     event: int | None = None  # of lost writes: findings of one partition with the same number were lost together
     is_accepted: bool = False  # permitted by --allow, not by the configuration; not in findings.parquet
+
+    def covers(self, offset: int) -> bool:
+        """Whether it is about a range that holds the offset."""
+        first, last = self.first_offset, self.last_offset
+        return first is not None and first <= offset <= (first if last is None else last)

@@ -32,7 +32,7 @@ from ..finding_order import partition_key
 from ..rules import RULES
 from ..timelines.fault_kinds import INSTANT, STOPS
 from .breaches import KINDS, TOTALS
-from .series import OF_ACKNOWLEDGED, Bins, bins_of, bins_over, numbers_in, sum_by_bin
+from .series import OF_ACKNOWLEDGED, Bins, bins_over, numbers_in, sum_by_bin
 
 FORMAT = 1
 MAX_PARTITIONS = 16  # partitions with figures of their own
@@ -207,8 +207,8 @@ def common_bins(figures: Iterable[Record], spans: Iterable[tuple[int, int]] = ()
     """The bins of several figures together, and the span (ns) of these and of other `spans`."""
     every, shift = [*spans], 0
     for record in figures:
-        bins = bins_of(record["bins"])
-        whole = bins.first << bins.shift, ((bins.first + bins.number) << bins.shift) - 1
+        bins = Bins(**record["bins"])
+        whole = bins.first << bins.shift, ((bins.first + bins.count) << bins.shift) - 1
         every.append(record.get("span", whole))  # sends without a partition have bins alone
         shift = max(shift, bins.shift)
     if not every:
@@ -220,9 +220,9 @@ def common_bins(figures: Iterable[Record], spans: Iterable[tuple[int, int]] = ()
 def series_of(figures: Iterable[Record], bins: Bins) -> dict[str, list[int]]:
     """The sums by bin of the series in several figures."""
     names = ("ok", "fail", "info", "read", *OF_ACKNOWLEDGED)
-    totals = {name: np.zeros(bins.number, np.int64) for name in names}
+    totals = {name: np.zeros(bins.count, np.int64) for name in names}
     for record in figures:
-        own = bins_of(record["bins"])
+        own = Bins(**record["bins"])
         for name, values in record["series"].items():
             totals[name] += sum_by_bin(values, own, bins)
     return {name: values.tolist() for name, values in totals.items()}
@@ -232,7 +232,7 @@ def latency_of(figures: Iterable[Record], bins: Bins) -> list[list[int]]:
     """The sums of the latencies (series.py: latency) in several figures."""
     cells: Counter[tuple[int, int]] = Counter()
     for record in figures:
-        where = numbers_in(bins_of(record["bins"]), bins).tolist()
+        where = numbers_in(Bins(**record["bins"]), bins).tolist()
         for number, bucket, count in zip(*record["latency"], strict=True):
             cells[where[number], bucket] += count
     rows = [(number, bucket, count) for (number, bucket), count in sorted(cells.items())]
@@ -284,7 +284,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
     found = [summary for summary in worst if summary["figures"]["heat"]]
     rows = []
     for summary in found[:MAX_ROWS]:
-        where = numbers_in(bins_of(summary["figures"]["bins"]), bins).tolist()
+        where = numbers_in(Bins(**summary["figures"]["bins"]), bins).tolist()
         cells = []
         for cell in summary["figures"]["heat"]:
             records: Counter[int] = Counter()
@@ -298,7 +298,7 @@ def _heat(worst: list[Record], bins: Bins) -> tuple[list[Record], int]:
 
 def _with_empty_figures(summary: Record, bins: Bins) -> Record:
     """The summary with the figures of a partition without client operations."""
-    zeros = [0] * bins.number
+    zeros = [0] * bins.count
     series = dict.fromkeys(OF_ACKNOWLEDGED, zeros)
     impact = {"acknowledged": 0, "lost": 0, "lost_read": 0}
     figures = {"bins": bins.to_json(), "series": series, "lags": [], "impact": impact, "offsets": None}
@@ -307,7 +307,7 @@ def _with_empty_figures(summary: Record, bins: Bins) -> Record:
 
 def _partition(summary: Record, bins: Bins) -> Record:
     figures = summary["figures"]
-    own = bins_of(figures["bins"])
+    own = Bins(**figures["bins"])
     counts = summary["findings"].values()
     return {
         "name": summary["label"],
@@ -357,7 +357,7 @@ def _causes(summary: Record) -> list[list[Any]]:
 
 def _lag(line: Record, bins: Bins, run_bins: Bins) -> list[int | None]:
     """The maximum lag in each bin; the lag at the partition's end grows until the end of the run."""
-    merged: list[int | None] = [None] * run_bins.number
+    merged: list[int | None] = [None] * run_bins.count
     where = numbers_in(bins, run_bins).tolist()
     for number, behind in zip(where, line["behind"], strict=True):
         if behind is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,30 +21,31 @@ PER_OCTAVE = 4  # latency buckets for each doubling: a bucket is 19 % wide
 OF_ACKNOWLEDGED = ("acked", "seen", "never", "gone", "lost")  # names in `over_time`
 
 
-class Bins(NamedTuple):
-    """`number` bins of 2**shift ns; the first one begins at first << shift."""
+@dataclass(frozen=True)
+class Bins:
+    """`count` bins of 2**shift ns; the first one begins at first << shift."""
 
     shift: int
     first: int
-    number: int
+    count: int
 
     def of(self, times: Ints) -> Ints:
         """The number of the bin of each time (ns); times outside are in the nearest one."""
-        numbers: Ints = np.clip((times >> self.shift) - self.first, 0, self.number - 1)
+        numbers: Ints = np.clip((times >> self.shift) - self.first, 0, self.count - 1)
         return numbers
 
     def ends(self) -> Ints:
         """The end of each bin, exclusive, in ns."""
-        return (np.arange(self.first, self.first + self.number, dtype=np.int64) + 1) << self.shift
+        return (np.arange(self.first, self.first + self.count, dtype=np.int64) + 1) << self.shift
 
     def count_in(self, times: Ints) -> list[int]:
         """The number of times in each bin."""
-        tally: list[int] = np.bincount(self.of(times), minlength=self.number).tolist()
+        tally: list[int] = np.bincount(self.of(times), minlength=self.count).tolist()
         return tally
 
     def to_json(self) -> dict[str, int]:
-        """The JSON record with shift, first and count; `bins_of` reads it."""
-        return {"shift": self.shift, "first": self.first, "count": self.number}
+        """The arguments of these bins by name."""
+        return asdict(self)
 
 
 def bins_over(start: int, end: int, shift: int = 0) -> Bins:
@@ -54,19 +56,14 @@ def bins_over(start: int, end: int, shift: int = 0) -> Bins:
     return Bins(shift, start >> shift, (end >> shift) - (start >> shift) + 1)
 
 
-def bins_of(record: dict[str, int]) -> Bins:
-    """The bins from their JSON record (`Bins.to_json`)."""
-    return Bins(record["shift"], record["first"], record["count"])
-
-
 def numbers_in(bins: Bins, wider: Bins) -> Ints:
     """For each bin of `bins` the number of the bin of `wider` that contains it."""
-    return (np.arange(bins.first, bins.first + bins.number, dtype=np.int64) >> (wider.shift - bins.shift)) - wider.first
+    return (np.arange(bins.first, bins.first + bins.count, dtype=np.int64) >> (wider.shift - bins.shift)) - wider.first
 
 
 def sum_by_bin(values: list[int], bins: Bins, wider: Bins) -> Ints:
     """Counts by bin of `bins`, added up by bin of `wider`."""
-    total = np.zeros(wider.number, np.int64)
+    total = np.zeros(wider.count, np.int64)
     np.add.at(total, numbers_in(bins, wider), np.asarray(values, np.int64))
     return total
 
@@ -113,7 +110,7 @@ def outcomes(sends: pl.DataFrame, bins: Bins) -> dict[str, list[int]]:
     """Counts of ok, fail and info sends by completion time (without completion: by invocation time)."""
     ended = bins.of(sends.select(pl.coalesce("completed", "invoked")).to_series().to_numpy())
     codes = sends["outcome"].to_physical().to_numpy().astype(np.int64)
-    tally = np.bincount(codes * bins.number + ended, minlength=3 * bins.number).reshape(3, -1)
+    tally = np.bincount(codes * bins.count + ended, minlength=3 * bins.count).reshape(3, -1)
     return dict(zip(("ok", "fail", "info"), tally.tolist(), strict=True))
 
 
@@ -229,7 +226,7 @@ def _last_reads(reads: _Positions, rows: Ints, bins: Bins) -> Ints:
 def _lag(times: Ints, positions: Ints, offsets: Ints, oldest: Ints, bins: Bins) -> dict[str, Any]:
     """The lag at each bin's end. From `times` on, the consumer is at `positions` (-1: no position)."""
     if not len(times):
-        return {"behind": [None] * bins.number, "since": None}
+        return {"behind": [None] * bins.count, "since": None}
     ends = bins.ends()
     last = np.searchsorted(times, ends, "left") - 1
     position = np.where(last >= 0, positions[np.maximum(last, 0)], -1)

@@ -64,7 +64,7 @@ def offset_history(
     holders = [row for row in held if row["holds"] or row["why_not"] == UNDECODED]
     is_held_at_last = any(row["last"] for row in holders)
     legal = _topic_deletion(p, sent, read) or (None if is_held_at_last else _absence(p, offset, sent))
-    found = worst_first(one for one in findings if is_at_offset(offset, one))
+    found = worst_first(one for one in findings if one.covers(offset))
     ids = {one.id for one in found}
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     if not (len(sent) or len(read) or holders or found or covering or legal):
@@ -161,12 +161,6 @@ def _leader_text(p: Partition, epoch: int) -> str:
     how = term.how_elected
     isr = f", ISR {listed(term.isr)}" if term.isr else ""
     return f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}"
-
-
-def is_at_offset(offset: int, finding: Finding) -> bool:
-    """Whether a finding is about a range that holds the offset."""
-    first, last = finding.first_offset, finding.last_offset
-    return first is not None and first <= offset <= (first if last is None else last)
 
 
 def found_fact(finding: Finding) -> Fact:

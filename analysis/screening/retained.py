@@ -14,7 +14,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ...models.arrays import Ints, Mask
 from ..figures.merge import latency_of, series_of
-from ..figures.series import bins_of
+from ..figures.series import Bins
 from ..partitions.common import Common
 from ..partitions.observations import last_heal
 from ..partitions.unit import Tables
@@ -173,7 +173,7 @@ def with_others(summary: dict[str, Any], parts: Sequence[OtherRows]) -> dict[str
     every = [figures, *(part.figures for part in parts if part.figures)]
     if len(every) == 1:
         return summary
-    bins, impact = bins_of(figures["bins"]), figures["impact"]
+    bins, impact = Bins(**figures["bins"]), figures["impact"]
     added = {"acknowledged": impact["acknowledged"] + sends, "handled_again": impact["handled_again"] + again}
     both = {"series": series_of(every, bins), "latency": latency_of(every, bins)}
     return {**summary, "figures": {**figures, **both, "impact": {**impact, **added}}}

@@ -43,28 +43,29 @@ MAX_NAMED = 3  # partitions or brokers in a sentence
 
 def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clients: bool) -> Iterator[Record]:
     """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
-    coverage = [(summary["label"], summary["evidence"]) for summary in summaries if summary.get("evidence")]
+    collected = [summary for summary in summaries if summary.get("evidence")]
+    coverage = [(summary["label"], summary["evidence"]) for summary in collected]
     if coverage:
-        needed = [(summary["label"], summary["evidence"]) for summary in summaries if _needs_replicas(summary)]
+        needed = [(summary["label"], summary["evidence"]) for summary in collected if _needs_replicas(summary)]
         yield _replicas(needed or coverage, _partitions_without_log(summaries), summaries)
         yield _readable(coverage)
         yield from _clocks(coverage, has_clients)
         yield from _resolved_sends(summaries)
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros", "leftover"]))
     if len(beside := damage.filter(kind="leftover")):
-        listed = some([f"{row['source']} {row['reason']}" for row in beside.iter_rows(named=True)], separator="; ")
-        yield assumption("leftover folders set aside", True, listed, ())
-    left = serious.filter(kind="left-out")
-    if len(left):
-        listed = "; ".join(f"{row['source']}: {row['reason']}" for row in left.head(MAX_NAMED).iter_rows(named=True))
-        sentence = listed + (f" and {len(left) - MAX_NAMED} more (quarantine.jsonl)" if len(left) > MAX_NAMED else "")
-        yield assumption("one copy of each log", False, sentence, ())
-    broken = serious.filter(pl.col("kind") != "left-out")
-    if len(broken):
+        yield assumption("leftover folders set aside", True, _places(beside, " "), ())
+    if len(left := serious.filter(kind="left-out")):
+        more = " (quarantine.jsonl)" if len(left) > MAX_NAMED else ""
+        yield assumption("one copy of each log", False, _places(left) + more, ())
+    if len(broken := serious.filter(pl.col("kind") != "left-out")):
         first = broken.unique("source", keep="first", maintain_order=True).sort("source")
-        listed = some([f"{row['source']}: {row['reason']}" for row in first.iter_rows(named=True)], separator="; ")
-        sentence = f"{plural(len(broken), 'place')} could not be read (quarantine.jsonl): {listed}"
+        sentence = f"{plural(len(broken), 'place')} could not be read (quarantine.jsonl): {_places(first)}"
         yield assumption("brokers' common files readable", False, sentence, ())
+
+
+def _places(damage: pl.DataFrame, separator: str = ": ") -> str:
+    """The first files with damage and its reasons, and how many more there are."""
+    return some([separator.join(row) for row in damage.select("source", "reason").rows()], MAX_NAMED, "; ")
 
 
 def _needs_replicas(summary: Record) -> bool:
@@ -73,9 +74,8 @@ def _needs_replicas(summary: Record) -> bool:
     Collections often have only some of these, or none, which says nothing about the clients' records. What a file of
     them proves to be missing counts.
     """
-    about = summary.get("evidence") or {}
-    is_unused = is_internal(summary["topic"]) and not summary["counts"]["records"]
-    return bool(about) and (not is_unused or bool(about["why missing"] or about["incomplete"]))
+    about, is_used = summary["evidence"], not is_internal(summary["topic"]) or summary["counts"]["records"]
+    return bool(is_used or about["why missing"] or about["incomplete"])
 
 
 def _partitions_without_log(summaries: list[Record]) -> list[str]:

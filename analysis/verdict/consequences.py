@@ -172,7 +172,7 @@ def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition
         last = finding.last_offset if finding.last_offset is not None else MAX_INT64
         read = (pl.col("value") == finding.values[0]) & (pl.col("first_read_at") == finding.evidence[0].place)
         for offset in copies.filter(read, pl.col("offset") > last)["offset"]:
-            held = [loss for other, of in replaced for loss in of if _holds(other, offset)]
+            held = [loss for other, of in replaced for loss in of if other.covers(offset)]
             witnesses[finding.id] = held or (losses.overlapping(finding) if offset >= end else [])
     return witnesses
 
@@ -248,8 +248,3 @@ def _losses_of(finding: Finding, losses: _ByOffset, lost_by_value: dict[str, Fin
     if follows == "offset":
         return losses.overlapping(finding)
     return []
-
-
-def _holds(finding: Finding, offset: int) -> bool:
-    first, last = finding.first_offset, finding.last_offset
-    return first is not None and last is not None and first <= offset <= last

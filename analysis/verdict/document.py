@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...histories.errors import shortened
-from ...histories.evidence.log_names import ARCHIVE
 from ...histories.settings import ROLES, Settings
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
@@ -163,9 +162,10 @@ def _needing_final_reads(results: Results) -> list[dict[str, Any]]:
 def _no_clients(results: Results) -> str:
     """That no client is recorded, and which files beside the brokers' were not read."""
     sentence = NO_CLIENTS
-    for found, is_packed in (("of no known format", False), ("packed", True)):
-        if unread := [shortened(name) for name in results.run.unread if bool(ARCHIVE.fullmatch(name)) == is_packed]:
-            sentence += f"; {some(unread)} {'is' if len(unread) == 1 else 'are'} {found}, and not read"
+    for found, unread in (("of no known format", results.run.unknown_texts), ("packed", results.run.archives)):
+        if unread:
+            names = some([*map(shortened, unread)])
+            sentence += f"; {names} {'is' if len(unread) == 1 else 'are'} {found}, and not read"
     return sentence
 
 
@@ -178,8 +178,8 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     """The assumptions of the verdict, as records (see `assumption`)."""
     if results.counts.get("operations") or not results.run.evidence:
         yield from _about_clients(results)
-        if not results.run.evidence and (unread := [shortened(name) for name in results.run.unread]):
-            sentence = f"no broker's file was found in {some(unread)}: unpack archives, collect the files again, or"
+        if folders := some([*map(shortened, results.run.unread_folders)]):
+            sentence = f"no broker's file was found in {folders}: unpack archives, collect the files again, or"
             yield assumption("brokers' files found", False, f"{sentence} remove what is empty", ())
     else:  # no client is recorded, so the assumptions about clients do not apply
         yield assumption("clients recorded", False, _no_clients(results), ())
