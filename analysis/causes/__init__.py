@@ -157,7 +157,8 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
         missing = ("what truncated the copy that another record has replaced",)
         if elected is not None and lost.replaced is not None and lost.replaced < elected - SECOND:
             return Explanation(UNKNOWN, missing=missing)  # an earlier election took the copy
-        if not _were_read_before(repeated, elected):
+        read = [time for time in repeated.read.values() if time is not None]
+        if elected is None or len(read) < len(repeated.offsets) or max(read) >= elected:
             found = explain_loss(timeline, lost)
             # Without what concerns one offset, so that all copies of a truncation have one explanation.
             steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)
@@ -165,12 +166,6 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
         held = [row for row in held if row["value"] == repeated.value]
     attempts = _attempts("explain_duplicate", timeline, repeated, held)
     return _combine_attempts(attempts, "how the producer wrote a record twice")
-
-
-def _were_read_before(repeated: Repeated, elected: int | None) -> bool:
-    """Whether consumers had read all copies before an election (ns; None: none is known)."""
-    read = [time for time in repeated.read.values() if time is not None]
-    return elected is not None and len(read) == len(repeated.offsets) and max(read) < elected
 
 
 def explain_misread(timeline: Timeline, offset: int, *, is_read: bool = True) -> Explanation:

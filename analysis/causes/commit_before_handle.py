@@ -40,10 +40,11 @@ def explain_missed(events: pl.DataFrame, missed: Missed, processes: Processes) -
     end = _end_of(events, poll, own["time"] if own else poll["time"], assigned)
     if end is None or not (own or assigned or stored):
         return needs(f"evidence that {poll['process']}, which polled the records, ended before it handled them")
-    later = _handled_later(events, missed, poll, end)
-    if later is not None:
+    alive = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
+    later = events.filter(alive, pl.col("last_offset") > missed.last, f="handle")["last_offset"]
+    if len(later):
         skipped = f"why {poll['process']} skipped the records"
-        return needs(f"{skipped}: it kept running and handled offset {later} of {missed.name}")
+        return needs(f"{skipped}: it kept running and handled offset {later[0]} of {missed.name}")
     polled_first = f"{poll['process']} polled offset {missed.first} of {missed.name}"
     facts = [missed.fact({**poll, "first_offset": missed.first}, "polled", polled_first), _end_fact(missed, poll, end)]
     if own:
@@ -106,13 +107,6 @@ def _end_of(events: pl.DataFrame, poll: Event, since: int, assigned: Event | Non
     if assigned is None or own.filter(pl.col("time") >= assigned["time"]).height:
         return None
     return assigned
-
-
-def _handled_later(events: pl.DataFrame, missed: Missed, poll: Event, end: Event) -> int | None:
-    """The offset of a later record that the member handled before it ended; None if there is none."""
-    alive = (pl.col("process") == poll["process"]) & pl.col("time").is_between(poll["time"], end["time"])
-    later = events.filter(alive, pl.col("last_offset") > missed.last, f="handle")["last_offset"]
-    return int(later[0]) if len(later) else None
 
 
 def _end_fact(missed: Missed, poll: Event, end: Event) -> Fact:

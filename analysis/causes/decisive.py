@@ -29,7 +29,11 @@ def decisive_steps(timeline: Timeline, lost: Lost, chain: list[Fact]) -> list[Fa
     until = max(times, default=lost.last_acked)
     if until is None:
         return []
-    since = _last_full_isr(timeline, until) if lost.first_acked is None else lost.first_acked
+    since = lost.first_acked
+    if since is None:  # since the last time at which the ISR had all replicas, or since its first report
+        reports = timeline.isr_between(until=until - 1)
+        full = [report.when for report in reports if report.isr >= timeline.members]
+        since = max(full, default=min((report.when for report in reports), default=until))
     changes = _isr_changes(timeline, since, until)
     remained = changes[-1].isr if changes else frozenset()
     # The last change precedes the election, so its leader may have died since. The cause itself names that death.
@@ -49,13 +53,6 @@ def _isr_changes(timeline: Timeline, since: int, until: int) -> list[IsrReport]:
         if previous is None or state.isr != previous.isr or (state.fact.kind == "leaderless" and state.when > since)
     ]
     return [*dated(changed, until=since)[-1:], *dated(changed, since)[-MAX_ISR_CHANGES:]]
-
-
-def _last_full_isr(timeline: Timeline, until: int) -> int:
-    """The last time (ns) before `until` at which the ISR had all replicas; without one, that of its first report."""
-    reports = timeline.isr_between(until=until - 1)
-    full = [state.when for state in reports if state.isr >= timeline.members]
-    return max(full, default=min((state.when for state in reports), default=until))
 
 
 def _deaths_of_absent(timeline: Timeline, broker: str, acknowledged: int | None, since: int, until: int) -> list[Fact]:

@@ -80,7 +80,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.when for fact in dated(short)), default=None)
-    if loaded is not None and _was_elected_uncleanly(timeline, broker, loaded, change):
+    # An unclean election may have made it leader with its short log before, in an epoch without records: that leaves no
+    # trace in leader-epoch-checkpoint.
+    until = MAX_INT64 if successor is None or successor.time is None else successor.time - 1
+    led = [] if loaded is None else dated(timeline.led_terms, loaded, until)
+    if any(term.leader == broker and term.elected_uncleanly for term in led):
         return NOT_THE_CASE
     others = _others_in_isr(timeline, broker, lost.last_acked, loaded)
     if unsure := [other for other in others if not still_had_records(timeline, other, lost)]:
@@ -154,16 +158,6 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
         return alone
     # It led again with itself as the ISR before any other could leave, so the ISR was the same when it died.
     return [report.fact for report in timeline.isr_between(lost.last_acked - 1) if report.isr == {broker}][:1]
-
-
-def _was_elected_uncleanly(timeline: Timeline, broker: str, loaded: int, change: LeaderChange) -> bool:
-    """Whether an unclean election made the broker leader with its short log, before the epoch that has the offsets now.
-
-    An epoch without records leaves no trace in leader-epoch-checkpoint.
-    """
-    until = change.successor.time if change.successor else None
-    led = dated(timeline.led_terms, loaded, MAX_INT64 if until is None else until - 1)
-    return any(term.leader == broker and term.elected_uncleanly for term in led)
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:

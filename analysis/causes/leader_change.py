@@ -158,21 +158,20 @@ def _losing_term(
         return returned_term(timeline, now, following, change.old_leader, lost)
     else:
         candidates = [term for term in following if term.epoch <= now]
-    candidates = [term for term in candidates if _may_lack_records(timeline, change, term, lost)]
+    # Their leaders began at or below the records, or at an unknown offset; or the old leader truncated to their logs.
+    candidates = [
+        term
+        for term in candidates
+        if term.start is None
+        or term.start <= lost.first
+        or resumed_below(timeline, term, lost)
+        or facts_truncated_to(timeline, change.old_leader, term, lost)
+    ]
     if not candidates:
         return None
     # A term without a known start offset may have had no leader: its leader had already died.
     losing = (t for t in candidates if t.start is not None or not _cannot_have_lost(timeline, change, t, lost))
     return _first_with_start(timeline, next(losing, candidates[0]), candidates)
-
-
-def _may_lack_records(timeline: Timeline, change: LeaderChange, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a later term may have lacked the records.
-
-    Its epoch began at or below them, or at an unknown offset; or the old leader truncated them to its log.
-    """
-    is_below = term.start is None or term.start <= lost.first or resumed_below(timeline, term, lost)
-    return is_below or bool(facts_truncated_to(timeline, change.old_leader, term, lost))
 
 
 def _began_after_records(term: Term, lost: Lost, epoch: int | None) -> bool:

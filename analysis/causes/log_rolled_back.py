@@ -25,7 +25,7 @@ from itertools import dropwhile
 import polars as pl
 
 from ..replicas.replica_logs import in_snapshot, is_of_copy
-from ..timelines.changes import IsrReport, LogEnd
+from ..timelines.changes import LogEnd
 from ..timelines.facts import SECOND, Fact, chain, dated, fact_of
 from ..timelines.fault_kinds import DEATHS, DISK_FAULTS
 from ..timelines.timeline import Timeline
@@ -183,15 +183,11 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
         earlier = timeline.isr_between(until=lost.stored_at)
         if earlier and broker in earlier[-1].isr:
             later = list(dropwhile(lambda report: broker in report.isr, later))
-        later = later or _led_with(timeline, broker, lost, until)
+        if not later:  # it may have led since from above the records, by a clean election
+            led = [t for t in dated(timeline.led_terms, lost.stored_at) if t.leader == broker]
+            clean = [t for t in led if (t.start or 0) > lost.last and t.elected_uncleanly is False]
+            later = timeline.isr_between(clean[0].when - 1, until - 1) if clean else []
     return [report.fact for report in later if broker in report.isr][-1:] or had_records(timeline, broker, lost)
-
-
-def _led_with(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[IsrReport]:
-    """The reports of the ISR since the broker led from an offset above the records, by an election that was clean."""
-    terms = [term for term in timeline.terms.values() if term.leader == broker and (term.start or 0) > lost.last]
-    led = [term for term in dated(terms, lost.stored_at) if term.elected_uncleanly is False]
-    return timeline.isr_between(led[0].when - 1, until - 1) if led else []
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:
@@ -232,10 +228,15 @@ def _replacement_facts(
     """The facts that the log which a broker started with is not the one that it left; empty after a power failure."""
     if lost_power(timeline, broker, lost.stored_at, until):
         return []
-    faults = _log_replacement_facts(timeline, broker, lost, since, until)
-    new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)]
-    in_order = _clean_start_facts(timeline, broker, since, until) or _shutdown_facts(timeline, broker, since, until)
-    return faults or in_order or new_disks[:1] or _empty_disk_facts(timeline, lost, short)
+    changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)
+    restored = [fact for fact in changed if fact.kind in RESTORED]
+    cut = [step for fact in changed for step in _cut_facts(timeline, broker, lost, fact)][:2]
+    # A broker that was shut down in order had flushed its logs, so a log that is short after the next start is another.
+    clean_starts = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker][:1]
+    clean_starts = [fact for fact in clean_starts if timeline.starts_once(broker, since, fact.when)]
+    in_order = clean_starts or _shutdown_facts(timeline, broker, since, until)
+    new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)][:1]
+    return restored or cut or in_order or new_disks or _empty_disk_facts(timeline, lost, short)
 
 
 def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
@@ -293,15 +294,6 @@ def _empty_disk_facts(timeline: Timeline, lost: Lost, short: LogEnd) -> list[Fac
     return stops[-1:] or [end.fact for end in dated(first, until=ran - FOLDER_FLUSH_NS)]
 
 
-def _log_replacement_facts(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> list[Fact]:
-    """The faults in the history that replaced the broker's log, or cut the records off it after a shutdown, between two
-    times.
-    """
-    changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)
-    restored = [fact for fact in changed if fact.kind in RESTORED]
-    return restored or [step for fact in changed for step in _cut_facts(timeline, broker, lost, fact)][:2]
-
-
 def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact) -> list[Fact]:
     """A broker's shutdown and the fault that then cut the records off the partition's log; empty for other faults."""
     stop = last_stop(timeline, broker, fact.when)
@@ -316,15 +308,6 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
     return [fact for stopped, fact in in_order if timeline.starts_once(broker, stopped, until)]
-
-
-def _clean_start_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
-    """The fact that the broker had been shut down in order before its first start between two times; else empty.
-
-    It had flushed its logs, so a log that is short after this start is not the one that it left.
-    """
-    own = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker]
-    return [fact for fact in own[:1] if timeline.starts_once(broker, since, fact.when)]
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

@@ -36,13 +36,11 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         if (fault.type, fault.kind) == ("fault", "delete-records") and offset is not None:
             text = f"a delete-records request deleted {lost.name} below offset {offset}"
             deleted.append(Fact(text, "deleted", fault.completed, place=fault.place, partition=lost.name))
-    return Attempt(True, chain(acknowledgement_facts(lost), deleted, _log_start_facts(timeline, lost), starts))
-
-
-def _log_start_facts(timeline: Timeline, lost: Lost) -> list[Fact]:
-    """For each broker, the first fact that its log start moved beyond the records."""
-    moved = [fact for fact in timeline.log_starts if fact.offset is not None and fact.offset > lost.last]
-    return list({fact.broker: fact for fact in reversed(moved)}.values())[::-1]
+    moved: dict[str | None, Fact] = {}  # broker -> the first fact that its log start moved beyond the records
+    for fact in timeline.log_starts:
+        if fact.offset is not None and fact.offset > lost.last:
+            moved.setdefault(fact.broker, fact)
+    return Attempt(True, chain(acknowledgement_facts(lost), deleted, [*moved.values()], starts))
 
 
 def _source_of_start(timeline: Timeline, broker: str) -> tuple[str, int | None, int | None]:

@@ -11,7 +11,6 @@ leader lacked the lost ones, and its server.log that it had not truncated them.
 from __future__ import annotations
 
 from ..timelines.facts import SECOND, chain
-from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
@@ -45,7 +44,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if old is None:
         return needs(*(change.missing or ["the leaders before and after the loss"]))
     clean = in_isr_before_election(new)
-    if not clean and not _had_left_isr(timeline, new):
+    # Where it had left the ISR, an operator may have elected it: kafka-leader-election.sh ignores the topic's
+    # configuration (KIP-460).
+    reported = isr_at(timeline, None if new.time is None else new.time - SECOND)
+    if not clean and (not reported or new.leader in reported):
         clean = clean_by_configuration(timeline, new.time)
     if not clean:
         return needs(
@@ -82,15 +84,6 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, acks_all_measures(timeline, lost))
-
-
-def _had_left_isr(timeline: Timeline, new: Term) -> bool:
-    """Whether the last ISR that was reported before an election lacks the broker that was elected.
-
-    Then an operator may have elected it: kafka-leader-election.sh ignores the topic's configuration (KIP-460).
-    """
-    reported = isr_at(timeline, None if new.time is None else new.time - SECOND)
-    return bool(reported) and new.leader not in reported
 
 
 def _led_with_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:

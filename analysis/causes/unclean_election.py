@@ -183,19 +183,13 @@ def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term 
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
             continue
         leader = str(term.leader)
-        may_have_them = was_above(timeline, leader, lost) and not _has_others(
-            timeline, leader, lost, new.epoch, term.epoch
-        )
-        if may_have_them and not truncations(timeline, leader, lost.last_acked, lost.last):
+        # Its log had other records then if a leader-epoch-checkpoint with this term's epoch also has one of the new
+        # leader or later that begins at or below the lost records.
+        epochs = timeline.replica_logs.epochs.filter(broker=leader)
+        is_between = pl.col("leader_epoch").is_between(new.epoch, term.epoch - 1)
+        others = epochs.filter(is_between, pl.col("start_offset") <= lost.first)
+        had_others = epochs.filter(leader_epoch=term.epoch).join(others, on="snapshot", how="semi").height > 0
+        was_truncated = bool(truncations(timeline, leader, lost.last_acked, lost.last))
+        if not had_others and not was_truncated and was_above(timeline, leader, lost):
             return term
     return None
-
-
-def _has_others(timeline: Timeline, broker: str, lost: Lost, since: int, led: int) -> bool:
-    """Whether a broker's log had other records when it began to lead an epoch, by its leader-epoch-checkpoint.
-
-    The file has that epoch, and before it an epoch from `since` on that begins at or below the lost records.
-    """
-    epochs = timeline.replica_logs.epochs.filter(pl.col("leader_epoch") <= led, broker=broker)
-    others = epochs.filter(pl.col("leader_epoch").is_between(since, led - 1), pl.col("start_offset") <= lost.first)
-    return bool(epochs.filter(leader_epoch=led).join(others, on="snapshot", how="semi").height)

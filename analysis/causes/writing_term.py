@@ -111,7 +111,10 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     is_known = bool(cuts) or (lacked and bool(timeline.starts_of(new.leader)))
     if not is_known or timeline.starts_of(new.leader, lost.last_acked - SECOND, until):
         return False
-    return _may_have_led_on(timeline, stale, new, lost) and not _followed_without(timeline, stale, lost, until)
+    # A broker that begins to follow has not truncated yet what it acknowledged as leader.
+    followed = timeline.dated_ends(stale.leader, "followed", until=until - 1)
+    began = [end.end for end in followed if end.fact.epoch == stale.epoch + 1]
+    return (not began or began[0] > lost.first) and _may_have_led_on(timeline, stale, new, lost)
 
 
 def _held_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
@@ -135,16 +138,6 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
     started = timeline.starts_and_loads(stale.leader, since, acknowledged)
     over = min([acknowledged, *(time - 1 for time in started)])
     return sent <= over and not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
-
-
-def _followed_without(timeline: Timeline, stale: Term, lost: Lost, until: int) -> bool:
-    """Whether a replaced leader began to follow before a time (ns) with a log that ended at or below the records.
-
-    A broker that begins to follow has not truncated yet what it acknowledged as leader.
-    """
-    followed = timeline.dated_ends(stale.leader, "followed", until=until - 1)
-    began = [end.end for end in followed if end.fact.epoch == stale.epoch + 1]
-    return bool(began) and began[0] <= lost.first
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:

@@ -78,7 +78,8 @@ def _faults_in(events: pl.DataFrame) -> tuple[list[_Fault], list[Record]]:
         kind, nodes, place = _parse_detail(row["detail"])
         start, end = row["invoked"], row["invoked"] if row["completed"] is None else row["completed"]
         if row["kind"] == "heal":
-            ended = _ended_by(kind, nodes, open_since)
+            kinds = STOPS if kind == "restart" else (kind,)
+            ended = [key for key in open_since if key[0] in kinds and (not nodes or key[1] in nodes or not key[1])]
             faults += [_Fault(*key, open_since.pop(key), end) for key in ended]
         elif kind in INSTANT:
             moments.append({"kind": kind, "nodes": nodes, "place": place, "from": start, "to": start})
@@ -98,12 +99,6 @@ def _bands_of(faults: Iterable[_Fault]) -> Iterator[Record]:
         nodes.setdefault((fault.kind, fault.since, fault.until), set()).add(fault.node)
     for (kind, since, until), names in nodes.items():
         yield {"kind": kind, "nodes": sorted(names - {""})[:20], "place": "", "from": since, "to": until}
-
-
-def _ended_by(kind: str, nodes: list[str], open_since: dict[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """The open faults that a heal ends. A restart ends all STOPS of the process."""
-    kinds = STOPS if kind == "restart" else (kind,)
-    return [key for key in open_since if key[0] in kinds and (not nodes or key[1] in nodes or not key[1])]
 
 
 def _parse_detail(detail: str | None) -> tuple[str, list[str], str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...histories.tables import MIN_INT64
 from ..causes.cases import ACKNOWLEDGEMENTS, LostRange, acks_clause
-from ..timelines.facts import MS, Fact
+from ..timelines.facts import MS, Fact, dated
 from ..wording import plural
 
 # Kinds of facts that lose records, the most decisive first: a leader change, else the death of a broker with them. A
@@ -21,8 +21,7 @@ DECISIVE_KINDS = (("elected", "elected-unclean"), ("begins",), DEATH_KINDS, *((k
 def decisive_fact(chain: Iterable[Fact]) -> Fact | None:
     """The fact that lost the records, or by which a group missed them; None if no such fact has a time."""
     for kinds in DECISIVE_KINDS:
-        facts = [fact for fact in chain if fact.kind in kinds and fact.time is not None]
-        if facts:
+        if facts := [fact for fact in dated(chain) if fact.kind in kinds]:
             return facts[-1]
     return None
 
@@ -40,7 +39,8 @@ def merge_chains(chains: Iterable[Sequence[Fact]], lost: Sequence[LostRange]) ->
             latest = latest if fact.time is None else fact.time
             # The order of records within a millisecond is that in the rows of each partition.
             key = fact.sentence, None if fact.time is None else fact.time // MS, fact.source, fact.line
-            if _is_acknowledgement(fact):
+            # The acknowledgement of a lost record; that of a replacing record has an offset.
+            if fact.kind in ACKNOWLEDGEMENTS and fact.time is not None and fact.offset is None:
                 acknowledged.setdefault(fact.partition, {}).setdefault(key, fact)
             else:
                 facts.setdefault(key, (latest, fact))
@@ -51,11 +51,6 @@ def merge_chains(chains: Iterable[Sequence[Fact]], lost: Sequence[LostRange]) ->
         facts |= {(name, fact.sentence): (fact.time or 0, fact) for fact in shown}
     # An undated fact, such as a setting, stays behind all facts of the time at which a chain has it.
     return [fact for _, fact in sorted(facts.values(), key=lambda item: (item[0], item[1].time is None))]
-
-
-def _is_acknowledgement(fact: Fact) -> bool:
-    """Whether a fact is the dated acknowledgement of a lost record. That of a replacing record has an offset."""
-    return fact.kind in ACKNOWLEDGEMENTS and fact.time is not None and fact.offset is None
 
 
 def _first_and_last(name: str | None, facts: list[Fact], ranges: Sequence[LostRange]) -> list[Fact]:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.tables import Finding
+from ...histories.tables import MAX_INT64, Finding
 from .. import causes
 from ..causes.cases import Explanation, Lost
 from ..partitions.partition import Partition
-from ..timelines.facts import Fact, ordered
+from ..timelines.facts import Fact, dated, ordered
 from ..timelines.timeline import Timeline
 from .losses import Losses
 
@@ -47,19 +47,14 @@ def _explain_by_truncation(timeline: Timeline, finding: Finding, differing: Lost
     For example, a dead leader's client had written offset 5 again to the next leader, and an unclean election of the
     dead one then lost the offsets from 6 on: the truncation to offset 5 also removed the copy that differs.
     """
-    taken = timeline.replica_logs.times.get(finding.snapshot or "")
+    taken = timeline.replica_logs.times.get(finding.snapshot or "", MAX_INT64)
     for lost, explanation in losses:
         is_behind = differing.last < lost.first and explanation.is_known
-        cuts = [fact for fact in explanation.chain if fact.kind == "truncated" and fact.broker in finding.replicas]
-        if is_behind and any(_removed_later(cut, differing, taken) for cut in cuts):
+        cuts = [fact for fact in dated(explanation.chain, taken) if fact.kind == "truncated"]
+        own = [cut.offset for cut in cuts if cut.broker in finding.replicas and cut.offset is not None]
+        if is_behind and min(own, default=MAX_INT64) <= differing.first:
             return explanation
     return None
-
-
-def _removed_later(cut: Fact, differing: Lost, taken: int | None) -> bool:
-    """Whether a truncation after the time of a snapshot (`taken`) removed the records from `differing` on."""
-    is_later = taken is not None and cut.time is not None and taken < cut.time
-    return is_later and cut.offset is not None and cut.offset <= differing.first
 
 
 def _differing(p: Partition, finding: Finding) -> Lost | None:

@@ -31,7 +31,7 @@ from ...histories.tables import MAX_INT64, Finding
 from ..causes.cases import LOSSES, UNKNOWN, LostRange
 from ..causes.prevention import INCLUDED
 from ..finding_order import rank, worst_first
-from ..timelines.facts import SECOND, Fact
+from ..timelines.facts import SECOND, Fact, dated
 from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
 from .headlines import consumer_groups, headline
 from .incident import Explained, Incident, RuleCounts
@@ -272,7 +272,8 @@ def _measures(group: _Group) -> tuple[str, ...]:
 def _lost(group: _Group) -> tuple[LostRange, ...]:
     """The lost ranges, most records first, without those that the brokers' logs and the clients' view share."""
     explained = {name for one in group.explanations if one.lost is not None for name in one.findings}
-    found = [(_has_lost_write(one, group), one.lost) for one in group.explanations if one.lost is not None]
+    seen = {name for name, finding in group.findings.items() if finding.rule == LOSSES[0]}  # lost writes
+    found = [(not seen.isdisjoint(one.findings), one.lost) for one in group.explanations if one.lost is not None]
     found.sort(key=lambda one: (not one[0], -one[1].count))
     unexplained = [one for name, one in group.findings.items() if name not in explained and one.rule in LOSSES]
     for finding in sorted(unexplained, key=_loss_order):
@@ -283,10 +284,6 @@ def _lost(group: _Group) -> tuple[LostRange, ...]:
         if is_lost_write or not any(lost.overlaps(other) for other in ranges):
             ranges.append(lost)
     return tuple(sorted(ranges, key=lambda lost: (-lost.count, lost.topic, lost.partition, lost.first or 0)))
-
-
-def _has_lost_write(explanation: Explained, group: _Group) -> bool:
-    return any(group.findings[name].rule == LOSSES[0] for name in explanation.findings if name in group.findings)
 
 
 def _order(incident: Incident) -> tuple[Any, ...]:
@@ -311,7 +308,7 @@ def truncated_commits(truncation: Explained, explanation: Explained) -> bool:
         return False
     logs = {PurePosixPath(fact.source or "").parent.name for fact in chain if fact.byte is not None}
     by_clients = [fact for fact in chain if fact.byte is None and fact.kind in ("committed", "assigned")]
-    recorded = [fact.time for fact in by_clients if fact.time is not None]
+    recorded = [fact.when for fact in dated(by_clients)]
     if not recorded or lost_by.partition not in logs:
         return False
     until = max(recorded) if len(recorded) > 1 else MAX_INT64 - SECOND

@@ -187,7 +187,9 @@ def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataF
     be that of its transaction (late-write). `markers`: those of its producer before it.
     """
     transactional_id = p.settings.setting_of(process, "transactional.id")
-    topic, assigned = p.settings.topic(TRANSACTIONS_TOPIC), _state_replicas(p)
+    topic, replicas = p.settings.topic(TRANSACTIONS_TOPIC), p.state_metadata.drop_nulls("replicas").sort("offset")
+    # The brokers that each partition of it is assigned to, as far as the metadata log has them.
+    assigned = {part: set(map(str, brokers)) for part, brokers in replicas.select("partition", "replicas").iter_rows()}
     number = topic.get("partitions", len(assigned) or STATE_PARTITIONS)
     factor = topic.get("replication.factor", STATE_REPLICAS)
     if not isinstance(number, int) or not isinstance(factor, int) or number < 1:
@@ -230,12 +232,6 @@ def _may_be_late(p: Partition, process: str, record: Record, markers: pl.DataFra
     senders = sends.filter(pl.col("value").is_in(ended.drop_nulls().implode()))
     is_known = len(own) == 1 and len(ended) == len(senders) > 0
     return not is_known or own["at"][0] in senders["at"]
-
-
-def _state_replicas(p: Partition) -> dict[int, set[str]]:
-    """The brokers that each partition of `__transaction_state` is assigned to, as far as the metadata log has them."""
-    rows = p.state_metadata.drop_nulls("replicas").sort("offset").select("partition", "replicas").iter_rows()
-    return {partition: set(map(str, replicas)) for partition, replicas in rows}
 
 
 def _operations(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:

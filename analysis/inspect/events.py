@@ -49,7 +49,9 @@ def facts_of_groups(p: Partition) -> Iterator[Fact]:
             to = f"to {_member(p, row)}"
             yield _fact(p, row, f"generation {row['generation']} of group {group} assigned {p.name} {to}")
         for row in rows.filter(pl.col("kind").is_in(["owned", "released"])).rows(named=True):
-            yield _ownership_fact(p, row)
+            epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"  # of KIP-848
+            did = "owned" if row["kind"] == "owned" else "no longer owned"
+            yield _fact(p, row, f"{_member(p, row)} of group {row['group']} {did} {p.name}{epoch}")
         for row in rows.filter(kind="removed").rows(named=True):
             yield _fact(p, row, f"the committed offset of group {group} in {p.name} was removed")
         commits = rows.filter(kind="committed").with_columns(previous=pl.col("offset").shift())
@@ -67,13 +69,6 @@ def commits_past(p: Partition, offset: int) -> list[Fact]:
         _fact(p, row, f"group {row['group']} passed it with the commit of {p.name}@{row['offset']}")
         for row in beyond.unique("group", keep="first", maintain_order=True).rows(named=True)
     ]
-
-
-def _ownership_fact(p: Partition, row: Row) -> Fact:
-    """A member of a group of KIP-848 got the partition, or gave it up; a member that left has no epoch."""
-    epoch = "" if row["generation"] is None else f" in member epoch {row['generation']}"
-    did = "owned" if row["kind"] == "owned" else "no longer owned"
-    return _fact(p, row, f"{_member(p, row)} of group {row['group']} {did} {p.name}{epoch}")
 
 
 def _member(p: Partition, row: Row) -> str:

@@ -150,12 +150,6 @@ def _fits(epoch: pl.Expr) -> pl.Expr:
     return is_in_order & (epoch == pl.col("expected").fill_null(epoch))
 
 
-def _damage_of_wrong_epochs(wrong: pl.DataFrame) -> pl.DataFrame:
-    unknown = {name: pl.lit(None) for name in ("first_offset", "last_offset")}
-    text = "leader epoch {} does not fit the log; the same batch of another replica has {}"
-    return wrong.with_columns(reason=pl.format(text, "leader_epoch", "right"), **unknown)
-
-
 def _without_epochs(rows: pl.DataFrame, wrong: pl.DataFrame) -> pl.DataFrame:
     """The batches, or the records, where the leader epoch of these batches is null."""
     marked = rows.join(wrong.select(*_BATCH, is_wrong=True), on=_BATCH, how="left", maintain_order="left")
@@ -176,7 +170,9 @@ def without_header_damage(frames: Mapping[str, pl.DataFrame], is_compacted: bool
     wrong = wrong_epochs(batches, frames["epochs"])
     if wrong.height:
         batches, records = _without_epochs(batches, wrong), _without_epochs(records, wrong)
-        found.append(_damage_of_wrong_epochs(wrong))
+        text = "leader epoch {} does not fit the log; the same batch of another replica has {}"
+        offsets = {name: pl.lit(None) for name in ("first_offset", "last_offset")}
+        found.append(wrong.with_columns(reason=pl.format(text, "leader_epoch", "right"), **offsets))
     for rows in found:
         rows = rows.with_columns(kind=pl.lit("order"), line=pl.lit(None))
         damage = pl.concat([damage, rows.select(pl.col(name).cast(kind) for name, kind in damage.schema.items())])
