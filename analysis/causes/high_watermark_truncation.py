@@ -31,7 +31,7 @@ from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
-    facts_leader_lacked_records,
+    facts_without_records,
     in_isr_before_election,
 )
 from .outages import death_facts, reasons_absent
@@ -77,7 +77,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             f"evidence that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
             "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
-    without = facts_leader_lacked_records(timeline, change, lost)
+    without = facts_without_records(timeline, change, lost)
     if not without:
         return needs(f"whether broker {new.leader} had fetched the records again before its election")
     old = change.old_leader

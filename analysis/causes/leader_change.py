@@ -125,8 +125,8 @@ def _replaced_in_term(
     if not (is_same_epoch or led_on or then is now is None):
         return None
     replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
-    lacked = now is not None or bool(_final_end_facts(timeline, old, lost))
-    stale = late_term(timeline, lost, replacing, lacked=lacked, now=now)
+    is_without = now is not None or bool(_final_end_facts(timeline, old, lost))
+    stale = late_term(timeline, lost, replacing, is_without=is_without, now=now)
     if stale is not None:
         return stale, _first_without(timeline, stale, replacing, lost)
     return (old, replacing) if is_same_epoch else None
@@ -237,7 +237,7 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     return is_down or is_paused(timeline, term.leader, term.time, until)
 
 
-def facts_leader_lacked_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
+def facts_without_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
     Its epoch began at or below them; or the old leader truncated them to its log; or another record was acknowledged

@@ -261,9 +261,9 @@ def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     led = [term.leader for term in dated(timeline.terms.values(), until=died)]
     left = [report.when for report in timeline.isr_between(died, last) if other not in report.isr]
     # What it may have fetched was acknowledged when it left the ISR.
-    lacked = bool(left) and last > left[0] + IN_FLIGHT_NS
+    missed_some = bool(left) and last > left[0] + IN_FLIGHT_NS
     had_followed = bool(led) and led[-1] != other and other in isr_at(timeline, died - 1)
-    return [*death_facts(timeline, other, first)[:1], copy.fact] if lacked and had_followed else []
+    return [*death_facts(timeline, other, first)[:1], copy.fact] if missed_some and had_followed else []
 
 
 def _is_of_start(timeline: Timeline, registered: Fact, short: LogEnd, since: int) -> bool:

@@ -17,7 +17,7 @@ from .leader_change import (
     LeaderChange,
     clean_by_configuration,
     clean_leader_change,
-    facts_leader_lacked_records,
+    facts_without_records,
     in_isr_before_election,
 )
 from .outages import death_facts, reasons_absent
@@ -57,8 +57,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if lost.read:
         have = "although all replicas in the ISR have what consumers read"
         return needs(f"why broker {new.leader} lacked records that consumers had read, {have}")
-    lacked = facts_leader_lacked_records(timeline, change, lost)
-    if not lacked:
+    without = facts_without_records(timeline, change, lost)
+    if not without:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
@@ -68,7 +68,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
                 "leader epochs in the log, or the server.log of broker"
                 f" {new.leader} from before the first acknowledgement, which shows that it truncated nothing"
             )
-        lacked = [*uncut, *lacked]
+        without = [*uncut, *without]
     if may_have_lost_tail(timeline, new.leader or "", lost.first_acked, new.time):
         return needs(f"whether broker {new.leader}, which restarted before its election, had lost its own tail")
     facts = chain(
@@ -79,7 +79,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         reasons_absent(timeline, old, new.time),
         clean,
         new.facts[:1],
-        lacked,
+        without,
         snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )

@@ -23,7 +23,7 @@ from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, ne
 from .leader_change import (
     LeaderChange,
     clean_by_configuration,
-    facts_leader_lacked_records,
+    facts_without_records,
     find_leader_change,
     isr_before_election,
 )
@@ -78,7 +78,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
     if doubtful := missing_if_just_elected(timeline, change.old, lost):
         return needs(*doubtful)
-    without = facts_leader_lacked_records(timeline, change, lost)
+    without = facts_without_records(timeline, change, lost)
     if not without:
         return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
     # The brokers that were in sync before do not include the new leader.
@@ -145,12 +145,12 @@ def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> lis
     """The replicas that could have been elected instead, if all of them had lost the records themselves."""
     others = sorted((new.electable or frozenset()) - {new.leader})
 
-    def lacked(other: str) -> bool:
+    def was_without(other: str) -> bool:
         has_shrunk = bool(short_log_facts(timeline, other, lost, lost.first))
         has_shrunk = has_shrunk or _returned_without(timeline, other, new, lost)
         return has_shrunk and not still_had_records(timeline, other, lost)
 
-    return others if all(map(lacked, others)) else []
+    return others if all(map(was_without, others)) else []
 
 
 def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -> str:

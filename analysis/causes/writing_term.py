@@ -68,10 +68,10 @@ def began_after_acknowledgement(term: Term, lost: Lost) -> bool:
     return term.time is not None and lost.first_acked is not None and lost.first_acked < term.time - SECOND
 
 
-def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool, now: int | None) -> Term | None:
+def late_term(timeline: Timeline, lost: Lost, new: Term, *, is_without: bool, now: int | None) -> Term | None:
     """The only term before `new` in which a leader acknowledged the records after its replacement; else None.
 
-    lacked: whether the log of the new leader has another record of its epoch at the first lost offset, or ends there.
+    is_without: whether the new leader's log has another record of its epoch at the first lost offset, or ends there.
     now: the epoch of the record that is at the offset now. If it is that of `new`, its leader wrote that record before
     the next term, so its later starts do not matter.
     """
@@ -80,7 +80,7 @@ def late_term(timeline: Timeline, lost: Lost, new: Term, *, lacked: bool, now: i
     earlier = [term for term in timeline.terms.values() if term.epoch < new.epoch]
     following = [term.when for term in dated(timeline.terms_after(new.epoch))]
     until = min(following, default=MAX_INT64) if now == new.epoch else MAX_INT64
-    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, lacked, until)]
+    stale = [term for term in earlier if _acknowledged_late(timeline, term, lost, new, is_without, until)]
     return stale[-1] if len({term.leader for term in stale}) == 1 else None
 
 
@@ -91,10 +91,10 @@ def replaced_leader(timeline: Timeline, term: Term, lost: Lost) -> Term | None:
     """
     at = timeline.replica_logs.records.filter(offset=lost.first, leader_epoch=term.epoch)
     has_others = at.filter(_is_another(lost)).height > 0
-    return late_term(timeline, lost, term, lacked=True, now=term.epoch) if has_others else None
+    return late_term(timeline, lost, term, is_without=True, now=term.epoch) if has_others else None
 
 
-def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, lacked: bool, until: int) -> bool:
+def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, is_without: bool, until: int) -> bool:
     """Whether the leader of a term acknowledged the records in the time of a later term, and truncated them later.
 
     Without its truncation, the log of the new leader proves that this one did not acknowledge them. False if the new
@@ -108,7 +108,7 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, l
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.when for cut in dated(cuts))])
     # Whether the evidence has the starts of the new leader.
-    is_known = bool(cuts) or (lacked and bool(timeline.starts_of(new.leader)))
+    is_known = bool(cuts) or (is_without and bool(timeline.starts_of(new.leader)))
     if not is_known or timeline.starts_of(new.leader, lost.last_acked - SECOND, until):
         return False
     # A broker that begins to follow has not truncated yet what it acknowledged as leader.

@@ -118,14 +118,14 @@ def _broker_row(
     broker, own = str(row["broker_id"]), set(row["directories"] or ())
     event, kind, message = BROKERS[row["kind"]]
     has_new_disks = bool(own) and not own & directories.get(broker, own)
-    lacks_replica = bool(own) and placed.get(broker) not in (None, *own)
+    without_replica = bool(own) and placed.get(broker) not in (None, *own)
     if has_new_disks:
         message += ", with none of the log.dirs that it had before (directory.id)"
-    elif lacks_replica:
+    elif without_replica:
         message += f", without the log.dir of its replica of {builder.replica_logs.name} (directory.id)"
     fact = _recorded(row, message.format(broker), kind, broker=broker)
     builder.events.append(BrokerEvent(fact, broker, event))
-    if has_new_disks or lacks_replica:
+    if has_new_disks or without_replica:
         builder.new_disks.append(fact)
     if own:
         directories[broker] = own

@@ -249,8 +249,8 @@ def _silent_clients(results: Results) -> Iterator[dict[str, Any]]:
         yield assumption("clients recorded", False, sentence, tuple(RULES))
     silent = [name for name in settings.processes if name not in recorded and settings.role(name) in DATA_OF_ROLES]
     if settings.dialect == "native" and silent:
-        lacking = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
-        touched = tuple(rule.name for rule in RULES.values() if lacking & {*rule.needs})
+        missing = {need for name in silent for need in DATA_OF_ROLES[settings.role(name)]}
+        touched = tuple(rule.name for rule in RULES.values() if missing & {*rule.needs})
         left_out = " (lines that were left out may have some)" if results.left_out else ""
         sentence = f"run.json names {some(silent)}, but the history has no event of them{left_out}"
         sentence += ", so what they did is not known"
