@@ -314,7 +314,7 @@ def test_malformed_faults_are_shown_by_their_text() -> None:
 def test_coarser_bins_hold_what_the_finer_ones_held(start: int, length: int, shares: list[float], wider: int) -> None:
     times = np.array([start + int(length * share) for share in shares], np.int64)
     own = bins_over(start, start + length)
-    assert own.number <= MAX_BINS
+    assert own.count <= MAX_BINS
     coarse = bins_over(start, start + length, own.shift + wider)
     assert sum_by_bin(own.count_in(times), own, coarse).tolist() == coarse.count_in(times)
     assert sum(own.count_in(times)) == len(times)

@@ -138,19 +138,20 @@ def _copied_facts(timeline: Timeline, broker: str, lost: Lost, ends: list[LogEnd
 
 def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
     """The facts that a broker had the records in sync or as leader, and that they were on its disk; else empty."""
-    in_sync = _in_sync_facts(timeline, broker, lost, until)
-    if not in_sync:
-        return _replaced_after_leading(timeline, broker, lost, short, until)
-    since = max([lost.stored_at, *(fact.time or 0 for fact in in_sync)])
+    in_sync, change = _in_sync_facts(timeline, broker, lost, until), find_leader_change(timeline, lost)
+    if not in_sync and change.old_leader != broker:
+        return []
+    had = in_sync or change.began
+    since = max([lost.stored_at, *(fact.time or 0 for fact in had)])
     # The ISR may still have a broker that is dead: its disk has been the same since its death.
-    has_leader = all(fact.kind != "leaderless" for fact in in_sync)
+    has_leader = all(fact.kind != "leaderless" for fact in had)
     since = max(lost.stored_at, _dead_since(timeline, broker, since, has_leader))
     followed = max(since, _death_while_following(timeline, broker, lost, until))
     if _is_cut(timeline, broker, lost, followed, until):
         return []
     known = _recovery_point_facts(timeline, short, lost) or _copy_facts(timeline, broker, lost)
     known = known or _replacement_facts(timeline, broker, lost, short, since, until)
-    return [*in_sync, *known] if known else []
+    return [*had, *known] if known else []
 
 
 def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int) -> bool:
@@ -208,18 +209,6 @@ def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> i
     """
     is_down = not has_leader or is_process_dead(timeline, broker, at, at)
     return max((time for time in timeline.ends_of_process(broker) if time <= at), default=at) if is_down else at
-
-
-def _replaced_after_leading(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
-    """The facts that a broker acknowledged the records as leader, and that its log was replaced afterwards.
-
-    Empty if it may have lost them before: in a power failure, or by a truncation to another leader's log.
-    """
-    replaced = _replacement_facts(timeline, broker, lost, short, lost.stored_at, until)
-    change = find_leader_change(timeline, lost)
-    if not replaced or change.old_leader != broker or truncations(timeline, broker, lost.stored_at, lost.first):
-        return []
-    return [*change.began, *replaced]
 
 
 def _replacement_facts(
