@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.leader_change import find_leader_change
 from logjudge.analysis.causes.writing_term import writing_term
 
 from .replica_texts import joined, logs
@@ -350,3 +351,13 @@ def test_an_unclean_election_comes_before_a_clean_one_though_its_epoch_has_no_re
     tables = {**logs("1: 0a 1x@4\n2: 0a 1x@4"), "epochs": epochs(("1", 0, 0), ("1", 4, 1))}
     found = timeline(tables, {"replicas": ("1", "2")}, meta, logged, leader="1", faults=faults)
     assert explain_loss(found, lost()).cause == cause
+
+
+def test_a_leader_that_went_on_in_a_new_epoch_wrote_the_records_in_the_last_one():
+    """Broker 1 goes on in epoch 1 at 5 s, from offset 1, and acknowledged offsets 1 and 2 from 4 s to 6 s."""
+    meta = metadata((3, {"isr": [1]}), (5, {"leader": 1}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    tables = {**logs("1: 0a\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 1, 1), ("2", 0, 0), ("2", 2, 1))}
+    found = timeline(tables, None, meta)
+    gone = replace(lost(first=1, last=2, values=("b", "c"), at=4), last_acked=6 * SECOND)
+    assert [term.epoch for term in (find_leader_change(found, gone).old, find_leader_change(found, gone).new)] == [1, 2]
+    assert explain_loss(found, gone).cause == "unclean-election"
