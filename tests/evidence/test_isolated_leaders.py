@@ -1,4 +1,4 @@
-"""What an isolated leader acknowledges after its replacement, as the logs of its successor show without server.log."""
+"""What an isolated leader acknowledges after its replacement, and truncates to the log of its successor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import joined, logs
-from .timelines import BEGAN, CUT, SECOND, epochs, lost, metadata, server_log, timeline
+from .timelines import BEGAN, CUT, LOADED, SECOND, epochs, lost, metadata, server_log, timeline
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 
@@ -61,3 +61,15 @@ def test_an_earlier_copy_shows_what_the_successor_had_before_another_election(co
     cut = server_log("1", (5, CUT % 1))
     explained = explain_loss(timeline(tables, about, meta, [began, cut], leader="3"), lost(acks="1", at=4.2))
     assert explained.cause == cause, explained
+
+
+def test_a_replica_that_truncated_to_the_log_of_a_new_leader_had_the_records_when_that_was_elected():
+    """Broker 1 alone was in the ISR. Broker 2 is elected uncleanly at 9 s; broker 1 starts again at 20 s."""
+    meta = metadata((3, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+
+    def cause(*lines):
+        return explain_loss(timeline(tables, None, meta, [server_log("1", *lines, (20, LOADED % 1))]), lost()).cause
+
+    assert cause((12, CUT % 1)) == "unclean-election"
+    assert cause() == "unknown"  # it may have lost them itself
