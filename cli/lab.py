@@ -37,7 +37,7 @@ def _find(folder: Path) -> Lab:
 def command() -> None:
     """Start a real Kafka cluster on this machine's loopback, and inject faults.
 
-    The brokers are nodes 1, 2, 3, and the controller is node 100 (before Kafka 3: zookeeper). No command needs
+    The brokers are nodes 1, 2, 3, and the controllers 100, 101, … (before Kafka 3: zookeeper). No command needs
     privileges. `record --lab` starts a cluster of its own.
     """
 
@@ -51,11 +51,12 @@ def command() -> None:
     help="Kafka's version: 4.0 to 4.4, 3.9, 2.8, 1.1 or 0.10.2 [default: that of KAFKA_HOME, else 4.1].",
 )
 @click.option("--brokers", default=3, show_default=True, type=click.IntRange(1, 9))
+@click.option("--controllers", default=1, show_default=True, type=click.IntRange(1, 9), help="Since Kafka 3.")
 @click.option("--heap", default=256, show_default=True, type=click.IntRange(96), metavar="MB", help="Heap of a node.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of every node, by Kafka's name."
 )
-def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, ...]) -> None:
+def up(folder: Path, kafka: str, brokers: int, controllers: int, heap: int, settings: tuple[str, ...]) -> None:
     """Start a cluster and print its bootstrap servers."""
     from ..histories.recording.lab.cluster import Plan
     from ..histories.recording.lab.handle import Lab
@@ -64,7 +65,15 @@ def up(folder: Path, kafka: str, brokers: int, heap: int, settings: tuple[str, .
     click.echo("looking for Kafka's jars; the first start downloads them", err=True)
     found = fetch_kafka(kafka)
     click.echo(f"starting Kafka {found.version}: {brokers} brokers", err=True)
-    plan = Plan(str(folder.absolute()), found.version, str(found.jars), brokers, heap, settings_of("--set", settings))
+    plan = Plan(
+        str(folder.absolute()),
+        found.version,
+        str(found.jars),
+        brokers,
+        heap,
+        settings_of("--set", settings),
+        controllers=controllers,
+    )
     with Lab.start(plan) as lab:
         lab.leave()
     click.echo(lab.bootstrap)

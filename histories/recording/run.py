@@ -64,6 +64,7 @@ def record_scenario(scenario: LabScenario, folder: Path, report: Report, notice:
         settings=scenario.settings,
         broker_settings=scenario.broker_settings,
         features=scenario.features,
+        controllers=scenario.controllers,
     )
     notice(f"starting Kafka {kafka.version}: {scenario.brokers} brokers in {lab_folder}")
     with contextlib.ExitStack() as useless, Lab.start(plan) as lab:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,15 @@ def configure(lab: Lab, node: str, line: str) -> None:
         file.write(f"{line}\n")
 
 
+def settings(lab: Lab, node: str) -> dict[str, str]:
+    lines = (lab.folder / "configs" / f"{node}.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def addresses(lab: Lab, node: str, name: str) -> dict[str, str]:
+    return dict(item.split("://") for item in settings(lab, node)[name].split(","))
+
+
 def test_a_start_that_waits_for_the_controller_blocks_no_other_request(lab: Lab) -> None:
     lab.request("kill", nodes=["1"])
     configure(lab, "1", "never=ready")
@@ -141,17 +151,29 @@ def test_links_and_disks_are_faulted_and_healed(lab: Lab) -> None:
 
 
 def test_each_node_reaches_the_others_through_links_of_its_own(lab: Lab) -> None:
-    def settings(node: str) -> dict[str, str]:
-        lines = (lab.folder / "configs" / f"{node}.properties").read_text().splitlines()
-        return dict(line.split("=", 1) for line in lines)
-
-    own = dict(item.split("://") for item in settings("2")["listeners"].split(","))
-    advertised = dict(item.split("://") for item in settings("2")["advertised.listeners"].split(","))
+    own, advertised = (addresses(lab, "2", name) for name in ("listeners", "advertised.listeners"))
     assert set(own) == set(advertised) == {"CLIENT", "FROM1", "FROM2"}
     assert {name for name in own if own[name] != advertised[name]} == {"CLIENT", "FROM1"}
     assert lab.bootstrap.split(",")[1] == advertised["CLIENT"]
-    assert settings("1")["inter.broker.listener.name"] == "FROM1"
-    assert settings("1")["controller.quorum.voters"] != settings("2")["controller.quorum.voters"]
+    assert settings(lab, "1")["inter.broker.listener.name"] == "FROM1"
+    assert settings(lab, "1")["controller.quorum.voters"] != settings(lab, "2")["controller.quorum.voters"]
+
+
+def test_a_quorum_serves_as_long_as_most_of_its_controllers_run(plan: Plan) -> None:
+    with Lab.start(replace(plan, controllers=3)) as lab:
+        own, advertised = (addresses(lab, "101", name) for name in ("listeners", "advertised.listeners"))
+        assert [*own] == [f"CONTROLLER{source}" for source in ("101", "1", "2", "100", "102")]
+        assert settings(lab, "101")["controller.listener.names"].split(",") == [*own]
+        assert {name for name in own if own[name] == advertised[name]} == {"CONTROLLER101"}
+        voters = dict(item.split("@") for item in settings(lab, "100")["controller.quorum.voters"].split(","))
+        assert voters.keys() == {"100", "101", "102"}
+        assert voters["101"] == advertised["CONTROLLER100"]
+        lab.request("kill", nodes=["1", "100"])
+        lab.request("start", nodes=["1"])
+        lab.request("kill", nodes=["1", "101"])
+        configure(lab, "1", "never=ready")
+        with pytest.raises(LogjudgeError, match="as nodes 100, 101 do not run; `logjudge lab start 100 101` starts"):
+            lab.request("start", nodes=["1"])
 
 
 def test_a_stranger_without_the_token_is_not_answered(lab: Lab) -> None:

@@ -38,9 +38,10 @@ class Plan:
     jars: str
     brokers: int = 3
     heap_mb: int = 256
-    settings: Mapping[str, object] = field(default_factory=dict)  # of every broker and the controller
+    settings: Mapping[str, object] = field(default_factory=dict)  # of every broker and controller
     broker_settings: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by broker
     features: Mapping[str, int] = field(default_factory=dict)  # of KRaft, at their format
+    controllers: int = 1  # of KRaft
 
 
 def write_plan(plan: Plan) -> None:
@@ -54,13 +55,15 @@ def plan_of(folder: Path) -> Plan:
 
 
 class Cluster:
-    """The nodes of a lab by name: brokers 1, 2, …, and the controller 100, or ZooKeeper."""
+    """The nodes of a lab by name: brokers 1, 2, …, and the controllers 100, 101, …, or ZooKeeper."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.folder = Path(plan.folder)
         self.kafka = Kafka(plan.kafka, release_of(plan.kafka)[1], Path(plan.jars))
         self.brokers = [str(number) for number in range(1, plan.brokers + 1)]
+        has_quorum = not self.kafka.release.has_zookeeper
+        self.controllers = [str(int(CONTROLLER) + number) for number in range(plan.controllers if has_quorum else 0)]
         self.identity = uuid.uuid4().hex
         self.cluster_id = _random_id()
         self.network = Network()
@@ -74,9 +77,9 @@ class Cluster:
         return self._archive.with_suffix(f".{self.identity}")
 
     @property
-    def coordinator(self) -> str:
-        """The node that is no broker."""
-        return ZOOKEEPER if self.kafka.release.has_zookeeper else CONTROLLER
+    def coordinators(self) -> list[str]:
+        """The nodes that are no brokers."""
+        return self.controllers or [ZOOKEEPER]
 
     @property
     def bootstrap(self) -> str:
@@ -86,11 +89,10 @@ class Cluster:
     async def open_network(self) -> None:
         """Choose ports and open the links."""
         pairs = [(source, broker) for broker in self.brokers for source in (CLIENTS, *self.brokers)]
-        if self.coordinator == CONTROLLER:
-            pairs += [(broker, CONTROLLER) for broker in self.brokers]
+        pairs += [(source, node) for node in self.controllers for source in (*self.brokers, *self.controllers)]
         chosen = iter(settings.free_ports(len(pairs) + 1))
         self.ports.own = {pair: next(chosen) for pair in pairs}
-        if self.coordinator == ZOOKEEPER:
+        if not self.controllers:
             port = next(chosen)
             for broker in self.brokers:
                 self.ports.links[broker, ZOOKEEPER] = await self.network.add(broker, ZOOKEEPER, port)
@@ -131,22 +133,26 @@ class Cluster:
         for broker in self.brokers:
             node = self._add_node(broker, "kafka.Kafka")
             own = {**self.plan.settings, **self.plan.broker_settings.get(broker, {})}
-            text = settings.broker_properties(broker, self.brokers, self.kafka, self.ports, node.data, own)
+            text = settings.broker_properties(
+                broker, self.brokers, self.controllers, self.kafka, self.ports, node.data, own
+            )
             Path(node.arguments[0]).write_text(text, encoding="utf-8")
             if broker == self.brokers[0] and not self._archive.is_file():
                 self._archive.parent.mkdir(parents=True, exist_ok=True)
                 node.options.append(f"-XX:ArchiveClassesAtExit={self._new_archive}")
-            if self.coordinator == CONTROLLER:
+            if self.controllers:
                 meta = settings.meta_properties(broker, self.cluster_id, _random_id())
                 (node.data / "meta.properties").write_text(meta, encoding="utf-8")
-        if self.coordinator == CONTROLLER:
-            node = self._add_node(CONTROLLER, "kafka.Kafka")
-            text = settings.controller_properties(self.brokers, self.ports, node.data, self.plan.settings)
+        for name in self.controllers:
+            node = self._add_node(name, "kafka.Kafka")
+            text = settings.controller_properties(
+                name, self.brokers, self.controllers, self.ports, node.data, self.plan.settings
+            )
             Path(node.arguments[0]).write_text(text, encoding="utf-8")
 
-    async def format_controller(self) -> None:
+    async def format_controller(self, name: str) -> None:
         """Run Kafka's StorageTool; brokers need only their meta.properties."""
-        node = self.nodes[CONTROLLER]
+        node = self.nodes[name]
         features = [part for name, level in self.plan.features.items() for part in ("--feature", f"{name}={level}")]
         command = [java(), "-XX:TieredStopAtLevel=1", *node.options, "-cp", f"{self.kafka.jars}/*"]
         command += ["kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", node.arguments[0], *features]
@@ -158,23 +164,25 @@ class Cluster:
                 process.kill()
         if process.returncode:
             reason = out.decode(errors="replace").strip().splitlines()[-1:] or ["no output"]
-            raise LogjudgeError(f"Kafka's StorageTool could not format the controller: {reason[0][:300]}")
+            raise LogjudgeError(f"Kafka's StorageTool could not format controller {name}: {reason[0][:300]}")
 
     async def wait_ready(self, nodes: Iterable[Node]) -> None:
         """Wait until the nodes serve. Raises LogjudgeError if one ended, takes too long, or has no controller."""
         loop = asyncio.get_running_loop()
         end = loop.time() + START_SECONDS
-        for node in sorted(nodes, key=lambda node: node.name != self.coordinator):  # brokers wait for it
+        for node in sorted(nodes, key=lambda node: node.name not in self.coordinators):  # brokers wait for it
             name = node.name
             while not node.is_ready():
                 if not node.is_alive and node.is_still_registered():
                     node.start()
                 if not node.is_alive:
                     raise LogjudgeError(f"node {name} ended at its start: {node.problem()} ({node.folder}/server.log)")
-                if not self.nodes[self.coordinator].is_alive:
+                dead = [node for node in self.coordinators if not self.nodes[node].is_alive]
+                if 2 * len(dead) >= len(self.coordinators):
+                    is_, it = ("node {} does not run", "it") if len(dead) == 1 else ("nodes {} do not run", "them")
                     raise LogjudgeError(
-                        f"node {name} was started, but is not ready, as node {self.coordinator} does not run;"
-                        f" `logjudge lab start {self.coordinator}` starts it"
+                        f"node {name} was started, but is not ready, as {is_.format(', '.join(dead))};"
+                        f" `logjudge lab start {' '.join(dead)}` starts {it}"
                     )
                 if loop.time() > end:
                     raise LogjudgeError(
@@ -204,7 +212,7 @@ class Cluster:
         """End every node. The first cluster of a version leaves an archive of classes for the next ones."""
         first = self.nodes.get(self.brokers[0])
         if first and first.state == "running" and first.is_ready() and not self._archive.is_file():
-            await self.kill([node for node in self.nodes.values() if node.name not in (first.name, self.coordinator)])
+            await self.kill([node for node in self.nodes.values() if node.name not in (first.name, *self.coordinators)])
             await self.stop([first], ARCHIVE_SECONDS)
             with contextlib.suppress(OSError):
                 self._new_archive.rename(self._archive)
@@ -215,13 +223,12 @@ async def start_cluster(cluster: Cluster) -> None:
     """Start all nodes and wait until they serve."""
     await cluster.open_network()
     cluster.write_settings()
-    if cluster.coordinator == CONTROLLER:
-        await cluster.format_controller()
-    first = cluster.nodes[cluster.coordinator]
-    first.start()
-    if cluster.coordinator == ZOOKEEPER:
+    await asyncio.gather(*map(cluster.format_controller, cluster.controllers))
+    for name in cluster.coordinators:
+        cluster.nodes[name].start()
+    if not cluster.controllers:
         controller = cluster.nodes[cluster.brokers[-1]]  # the first to start
-        await cluster.wait_ready([first])
+        await cluster.wait_ready([cluster.nodes[ZOOKEEPER]])
         controller.start()
         await cluster.wait_ready([controller])
     for broker in cluster.brokers:

@@ -17,7 +17,7 @@ from ...errors import LogjudgeError
 from .links import HOST
 from .releases import Kafka
 
-CONTROLLER = "100"  # in KRaft
+CONTROLLER = "100"  # the first one, in KRaft
 ZOOKEEPER = "zookeeper"
 PORTS = range(20_000, 32_000)  # below those that systems give to outgoing connections
 
@@ -72,6 +72,12 @@ def listener(source: str) -> str:
     return f"FROM{source}" if source.isdigit() else "CLIENT"
 
 
+def _voters(source: str, controllers: list[str], ports: Ports) -> str:
+    """controller.quorum.voters with the addresses under which a node reaches the controllers."""
+    reached = {node: ports.links.get((source, node), ports.own[source, node]) for node in controllers}
+    return ",".join(f"{node}@{HOST}:{port}" for node, port in reached.items())
+
+
 def free_ports(count: int) -> list[int]:
     """Ports on which no process listens."""
     found: list[int] = []
@@ -88,7 +94,13 @@ def free_ports(count: int) -> list[int]:
 
 
 def broker_properties(
-    node: str, brokers: list[str], kafka: Kafka, ports: Ports, data: Path, own: Mapping[str, object]
+    node: str,
+    brokers: list[str],
+    controllers: list[str],
+    kafka: Kafka,
+    ports: Ports,
+    data: Path,
+    own: Mapping[str, object],
 ) -> str:
     """server.properties of a broker. `own` comes last, so it wins."""
     replicas = min(3, len(brokers))
@@ -116,28 +128,32 @@ def broker_properties(
             "process.roles": "broker",
             "node.id": node,
             "controller.listener.names": own_controller,
-            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{ports.links[node, CONTROLLER]}",
+            "controller.quorum.voters": _voters(node, controllers, ports),
             "listener.security.protocol.map": _plaintext([*names, own_controller]),
         }
     return _properties({**shared, **era, **own})
 
 
-def controller_properties(brokers: list[str], ports: Ports, data: Path, own: Mapping[str, object]) -> str:
-    """server.properties of the KRaft controller."""
-    names = [f"CONTROLLER{broker}" for broker in brokers]
+def controller_properties(
+    node: str, brokers: list[str], controllers: list[str], ports: Ports, data: Path, own: Mapping[str, object]
+) -> str:
+    """server.properties of a KRaft controller."""
+    sources = [node, *(other for other in (*brokers, *controllers) if other != node)]  # its own listener comes first
+    names = [f"CONTROLLER{source}" for source in sources]
 
     def addresses(which: Mapping[tuple[str, str], int]) -> str:
-        return ",".join(f"{n}://{HOST}:{which[b, CONTROLLER]}" for n, b in zip(names, brokers, strict=True))
+        reached = (which.get((source, node), ports.own[source, node]) for source in sources)
+        return ",".join(f"{name}://{HOST}:{port}" for name, port in zip(names, reached, strict=True))
 
     return _properties(
         {
             "process.roles": "controller",
-            "node.id": CONTROLLER,
+            "node.id": node,
             "log.dirs": data,
             "listeners": addresses(ports.own),
             "advertised.listeners": addresses(ports.links),
             "controller.listener.names": ",".join(names),
-            "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{ports.own[brokers[0], CONTROLLER]}",
+            "controller.quorum.voters": _voters(node, controllers, ports),
             "listener.security.protocol.map": _plaintext(names),
             "num.network.threads": 1,
             "num.io.threads": 2,

@@ -16,7 +16,7 @@ from ..session import Load
 from ..workloads import WORKLOADS
 
 FOLDER = Path(__file__).parent
-CLUSTER = ("kafka", "brokers", "settings", "broker_settings", "features")  # keys of the table [cluster]
+CLUSTER = ("kafka", "brokers", "controllers", "settings", "broker_settings", "features")  # keys of the table [cluster]
 # Roles of brokers for the first partition, and leaders of the coordinators' logs. A step may also give a number.
 ROLES = ("leader", "followers", "others", "coordinator", "transaction-coordinator")
 UNTIL = ("in-sync", "leader-alone", "leader-changed", "led")
@@ -57,6 +57,7 @@ class LabScenario:
     causes: tuple[str, ...] = ()
     kafka: str = "4.1"
     brokers: int = 3
+    controllers: int = 1
     settings: dict[str, Any] = field(default_factory=dict)  # of every broker
     broker_settings: dict[str, dict[str, Any]] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
