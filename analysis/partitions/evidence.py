@@ -40,6 +40,7 @@ def collected_logs(
     of_no_partition = evidence_in(shared or {}, "metadata")
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
+    configured = assignment if isinstance(assignment, list) else None
     return replica_logs_of(
         topic,
         partition,
@@ -47,7 +48,7 @@ def collected_logs(
         snapshots=order,
         times=dated,
         leader=last_leader(metadata, log_events),
-        replicas=assigned_replicas(metadata, assignment if isinstance(assignment, list) else None, partition),
+        replicas=assigned_replicas(metadata, log_events, configured, partition),
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,
         is_tiered=is_tiered(config, topic, of_no_partition, log_events),

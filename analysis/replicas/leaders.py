@@ -93,14 +93,20 @@ def epochs_with_two_leaders(log_events: pl.DataFrame) -> list[tuple[int, dict[st
     ]
 
 
-def assigned_replicas(metadata: pl.DataFrame, configured: list[list[str]] | None, partition: int) -> tuple[str, ...]:
+def assigned_replicas(
+    metadata: pl.DataFrame, log_events: pl.DataFrame, configured: list[list[str]] | None, partition: int
+) -> tuple[str, ...]:
     """The brokers that the partition is assigned to; () if that is not recorded.
 
-    The last metadata record decides, else `replica.assignment` of run.json.
+    The last metadata record decides, else the last line of a controller about a reassignment, else
+    `replica.assignment` of run.json.
     """
     rows = metadata.filter(pl.col("replicas").is_not_null()).sort("offset")
+    lines = log_events.filter(kind="assignment").sort("time", "file", "line")
     if rows.height:
-        return tuple(str(broker) for broker in rows["replicas"][-1])
-    if configured and partition < len(configured):
-        return tuple(str(broker) for broker in configured[partition])
-    return ()
+        found = rows["replicas"][-1]
+    elif lines.height:
+        found = json.loads(lines["fields"][-1])["replicas"]
+    else:
+        found = configured[partition] if configured and partition < len(configured) else ()
+    return tuple(str(broker) for broker in found)

@@ -134,6 +134,11 @@ PATTERNS: tuple[Pattern, ...] = (
         rf'New leader and ISR for partition {TP} is \{{"leader":(?P<leader>-?\d+),"leader_epoch":(?P<leader_epoch>\d+),"isr":\[(?P<isr>[\d,]*)\]'),
     Pattern("leadership", "0.8-1.0", "Initializing leader and isr",
         rf"Initializing leader and isr for partition {TP} to \(Leader:(?P<leader>-?\d+),ISR:(?P<isr>[\d,]*),LeaderEpoch:(?P<leader_epoch>\d+)"),
+    # The replicas of a partition while it is reassigned, by a controller with ZooKeeper, and afterwards.
+    Pattern("assignment", "2.4-3.9", "Successfully updated assignment of partition",
+        rf"Successfully updated assignment of partition {TP} to ReplicaAssignment\(replicas=(?P<replicas>[\d,]*), "),
+    Pattern("assignment", "0.8-2.3", "Updated assigned replicas for partition",
+        rf"Updated assigned replicas for partition {TP} being reassigned to (?P<replicas>[\d,]*)"),
     # The active controller, by itself.
     Pattern("controller", "0.8-3.9", "successfully elected as the controller",
         r"\[Controller (?:id=)?(?P<subject>\d+)\]:? \d+ successfully elected as the controller(?:\. Epoch incremented to (?P<controller_epoch>\d+))?"),

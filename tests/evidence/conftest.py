@@ -128,7 +128,7 @@ class Run:
             snapshots=(*order, FINAL),
             times={name: dated[name]["time"] for name in dated},
             leader=last_leader(metadata, log_events),
-            replicas=assigned_replicas(metadata, config.get("replica.assignment"), partition),
+            replicas=assigned_replicas(metadata, log_events, config.get("replica.assignment"), partition),
             is_compacted=None if policy is None else "compact" in policy,
         )
 

@@ -12,7 +12,7 @@ import pytest
 from logjudge.analysis.causes import CAUSES, explain_divergence, explain_loss
 from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.incidents.losses import explain_losses
-from logjudge.analysis.replicas.leaders import last_leader
+from logjudge.analysis.replicas.leaders import assigned_replicas, last_leader
 from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.tables import LOG_EVENTS, METADATA, empty
@@ -289,3 +289,13 @@ def test_the_last_leader_is_that_of_the_greatest_epoch():
     assert last_leader(empty(METADATA, True), empty(LOG_EVENTS, True)) is None
     without_leader = "INFO [Broker id=3] Follower orders-0 starts at leader epoch 6 from offset 0 with partition epoch 7 and high watermark 0. Current leader is -1. (x)"
     assert last_leader(empty(METADATA, True), pl.concat([events, server_log("3", (10, without_leader))])) is None
+
+
+def test_a_controllers_lines_say_where_a_partition_moved():
+    """With ZooKeeper no metadata log does, and run.json has the assignment of an earlier moment."""
+    line = "INFO [Controller id=3] Successfully updated assignment of partition orders-0 to ReplicaAssignment(replicas=%s, addingReplicas=, removingReplicas=) (x)"
+    events = server_log("3", (5, line % "1,3"), (2, line % "1,3,2"))
+    none = empty(METADATA, True)
+    assert assigned_replicas(none, events, [["2"]], 0) == ("1", "3")
+    assert assigned_replicas(none, empty(LOG_EVENTS, True), [["2"]], 0) == ("2",)
+    assert assigned_replicas(none, empty(LOG_EVENTS, True), None, 0) == ()
