@@ -149,13 +149,14 @@ def _losing_term(
     For example, epoch 2 wrote them, an out-of-sync leader of epoch 4 still had them, and epoch 6 has their offset now:
     epoch 5 or 6 lost them.
     """
-    held_until = max((t.epoch for t in after if brings_back(timeline, t, change.old_leader, lost)), default=-1)
+    held_until = max((t.epoch for t in after if brings_back(timeline, t, change.old_leader, lost, now)), default=-1)
     following = [term for term in after if term.epoch > held_until]
     if now is None:
         candidates = [term for term in after if _began_after_records(term, lost, then)]
     elif now < max(held_until, -1 if then is None else then):
         # Records older than the lost ones are there again: their writer never had the lost ones.
-        return returned_term(timeline, now, following, change.old_leader, lost)
+        led = [t for t in following if t.start is not None or not _cannot_have_lost(timeline, change, t, lost)]
+        return returned_term(timeline, now, led, change.old_leader, lost)
     else:
         candidates = [term for term in following if term.epoch <= now]
     # Their leaders began at or below the records, or at an unknown offset; or the old leader truncated to their logs.

@@ -11,12 +11,13 @@ from .cases import Lost
 from .replica_history import snapshots_with_records, truncations
 
 
-def brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost) -> bool:
+def brings_back(timeline: Timeline, term: Term, old_leader: str | None, lost: Lost, now: int | None) -> bool:
     """Whether a leader from outside the ISR still had the records, and so held them until the next leader.
 
-    The old leader did unless it had truncated its log. Of another leader a snapshot since its election proves it.
+    The old leader did unless it had truncated its log, or had the record of epoch `now` that is there at the end. Of
+    another leader a snapshot since its election proves it.
     """
-    if not term.elected_uncleanly or (term.start or 0) <= lost.last:
+    if not term.elected_uncleanly or (term.start or 0) <= lost.last or followed_another(timeline, term, lost, now):
         return False
     held = snapshots_with_records(timeline, term.leader, lost)
     since = MAX_INT64 if term.time is None else term.time
@@ -51,8 +52,14 @@ def began_with_older(timeline: Timeline, term: Term, lost: Lost, now: int | None
     wrote = timeline.terms.get(-1 if now is None else now)
     if wrote is None or term.has_conflict:
         return False
-    if term.leader == wrote.leader:
-        return True
+    return term.leader == wrote.leader or followed_another(timeline, term, lost, now)
+
+
+def followed_another(timeline: Timeline, term: Term, lost: Lost, now: int | None) -> bool:
+    """Whether a last log has a term's epoch above the lost records, and the record of epoch `now` at the first of them.
+
+    Then the leader of the term began with that record, too.
+    """
     logs = timeline.replica_logs
     held = logs.last_records.filter(offset=lost.first, leader_epoch=now)["broker"].to_list()
     begun = logs.epochs.filter(pl.col("broker").is_in(held), snapshot=logs.last, leader_epoch=term.epoch)

@@ -40,6 +40,7 @@ from .replica_history import (
     sole_isr_facts,
     truncations,
 )
+from .returned_records import followed_another
 from .surviving_records import missing_if_failed_together, still_had_records
 from .writing_term import epoch_at_offset, missing_if_just_elected
 
@@ -178,6 +179,7 @@ def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) ->
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:
     """The first later term of a broker that may still have had the records, so that they returned; else None."""
+    now = epoch_at_offset(timeline, lost)
     for term in timeline.terms.values():
         began = MAX_INT64 if term.start is None else term.start
         if term.epoch <= new.epoch or term.leader in (None, new.leader) or began <= lost.last:
@@ -189,6 +191,7 @@ def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term 
         is_between = pl.col("leader_epoch").is_between(new.epoch, term.epoch - 1)
         others = epochs.filter(is_between, pl.col("start_offset") <= lost.first)
         had_others = epochs.filter(leader_epoch=term.epoch).join(others, on="snapshot", how="semi").height > 0
+        had_others = had_others or followed_another(timeline, term, lost, now)
         was_truncated = bool(truncations(timeline, leader, lost.last_acked, lost.last))
         if not had_others and not was_truncated and was_above(timeline, leader, lost):
             return term

@@ -20,7 +20,7 @@ from logjudge.histories.tables import READS, SENDS
 from notation import judge
 
 from .replica_texts import epochs, logs
-from .timelines import CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
+from .timelines import BEGINS, CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
 
 FRAMES = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
 ELECTED_1 = {"leader": 1, "isr": [1], "leaderRecoveryState": 1}
@@ -61,6 +61,21 @@ def test_a_second_unclean_election_loses_what_was_written_after_the_first(faults
         assert any(fact.kind == "truncated" and fact.broker == "2" for fact in found.chain)
 
 
+@pytest.mark.parametrize("events", [CUT_LATER, (server_log("2", (16, LOADED % 2)),)], ids=["truncated", "loaded"])
+def test_a_second_unclean_election_after_that_of_a_dead_broker_and_before_a_rolling_restart(events):
+    """As in a recorded run: the controller elected broker 3 before it noticed that this was dead, too."""
+    leads_3, leads_2, at_end = {"leader": 3, "isr": [3]}, {"leader": 2, "isr": [1, 2]}, {"leader": 1, "isr": [1, 2]}
+    changes = (4, {"isr": [1]}), (8, ELECTED_2), (9, {"isr": [2, 3]}), (11, leads_3), (12, LEADERLESS)
+    meta = metadata(*changes, (14, ELECTED_1), (20, {"isr": [1, 2]}), (22, leads_2), (24, at_end))
+    begun = ((broker, *epoch) for broker in "12" for epoch in ((0, 0), (4, 2), (5, 3)))
+    tables = {**logs("1: 0a 1x 2y@4\n2: 0a 1x 2y@4"), "epochs": epochs(*begun)}
+    faults = (*KILLED, fault("kill", "2", 10.7), fault("kill", "3", 10.8))
+    held = timeline(tables, meta=meta, events=events, leader="1", faults=faults)
+    change = find_leader_change(held, lost(at=10))
+    assert (change.old_leader, change.new_leader) == ("2", "1")
+    assert explain_loss(held, lost(at=10)).cause == "unclean-election"
+
+
 @pytest.mark.parametrize(
     ("at", "begun", "cause"),
     [
@@ -80,6 +95,17 @@ def test_a_follower_of_the_first_leader_brings_back_what_it_had_fetched(at, begu
     if cause != "unknown":
         change = find_leader_change(held, of_2)
         assert (change.old_leader, change.new_leader) == ("2", "3")
+
+
+@pytest.mark.parametrize(("followed", "cause"), [((("1", 2, 2),), "unclean-election"), ((), "unknown")])
+def test_an_old_leader_that_followed_and_leads_again_uncleanly_brings_nothing_back(followed, cause):
+    """No server.log shows that it truncated. If its second term is behind the record of the other's, it had."""
+    tables = {**logs("1: 0a 1x@1 2y@1"), "epochs": epochs(("1", 0, 0), ("1", 1, 1), *followed)}
+    begins = server_log("1", (14, BEGINS % (2, 2, 3, "1")))
+    meta = metadata((4, {"isr": [1]}), (8, ELECTED_2), (14, ELECTED_1))
+    held = timeline(tables, meta=meta, events=(begins,), leader="1", faults=(*KILLED, fault("kill", "2", 13)))
+    found = explain_loss(held, lost())
+    assert found.cause == cause, found
 
 
 def test_a_leader_acknowledges_until_it_hears_that_the_isr_is_empty():
