@@ -71,6 +71,11 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
     return Compacted(surely, perhaps, dated["compactable"])
 
 
+def last_write_before(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """The time (ns) until which the leader before a `began_of_later_epoch` may have written or deleted; else null."""
+    return began_of_later_epoch(p, sends).replace(_last_writes(p))
+
+
 def _last_writes(p: Partition) -> dict[int, int]:
     """For each term its beginning (ns), and when the leader before it may have written last: a dead one writes nothing.
 

@@ -32,6 +32,7 @@ class StartEvidence(NamedTuple):
     moved_by: int | None  # ns: the latest time at which the start may have moved there; None: unbounded
     since: int = MIN_INT64  # ns: the earliest such time
     is_reported: bool = False  # a leader had it at `moved_by`, whatever polls return after a later truncation
+    is_by_age: bool = False  # retention.ms may have moved it, each record only when it was old enough
 
 
 class LogStart(NamedTuple):
@@ -67,10 +68,17 @@ class LogStart(NamedTuple):
         reported = [start for start in self.reported if start.since > MIN_INT64 or not requested]
         return earliest_start_above(offsets, ((start.offset, start.moved_by or 0) for start in reported))
 
-    def dated_since(self, offsets: Ints) -> Ints:
-        """`since`, only by the evidence that a recorded request or timestamps date."""
-        dated = ((start.offset, start.since) for start in self.evidence if start.since > MIN_INT64)
-        return earliest_start_above(offsets, dated)
+    def dated_since(self, offsets: Ints, expiry: Ints) -> Ints:
+        """`since`, only by the evidence that a recorded request or the age of records dates.
+
+        expiry: the earliest time (ns) at which retention.ms may remove each record.
+        """
+        requested = [start for start in self.evidence if start.since > MIN_INT64 and not start.is_by_age]
+        by_age = [start for start in self.evidence if start.is_by_age]
+        of_both = [
+            earliest_start_above(offsets, ((one.offset, one.since) for one in some)) for some in (requested, by_age)
+        ]
+        return np.minimum(of_both[0], np.maximum(of_both[1], expiry))
 
 
 class _Bounds:
@@ -125,7 +133,9 @@ def log_start(p: Observations) -> LogStart:
     moves = [start.moved_by for start in starts if start.offset > 0]
     moved = None if None in moves else max((move for move in moves if move is not None), default=MIN_INT64)
     possible = max((start.offset for start in starts), default=0)
-    excluded = MAX_INT64 if deleted else first_not_permitted(p, ((one.offset, one.moved_by) for one in certain))
+    # A line may date the start earlier than the leader's log does.
+    dated = [*certain, *(start for start in logged if start.is_certain)]
+    excluded = MAX_INT64 if deleted else first_not_permitted(p, ((one.offset, one.moved_by) for one in dated))
     legal = min(last_certain, max([excluded, *(deletion.offset for deletion in deletions)]))
     reported = [*deletions, *(_since_deletion(start, deletions) for start in (*clients, *logged))]
     reported = [start for start in reported if start.is_reported and start.moved_by is not None]
@@ -235,7 +245,8 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
     if until is None or not len(sends):
         return []
     bound = least(p.reads.filter(_of_final(p))["offset"], bounds.reach)
-    if not p.settings.limited_in_size(p.topic):
+    is_by_age = not p.settings.limited_in_size(p.topic)
+    if is_by_age:
         if limit is None:
             return []
         records = record_times(p, sends)
@@ -246,8 +257,8 @@ def _start_of_retention(p: Observations, bounds: _Bounds) -> list[StartEvidence]
         # With timestamps, retention began no earlier than the time at which the oldest record became too old.
         oldest = least(records.filter(pl.col("is_stamped") & (pl.col("offset") < bound))["time"], None)
         if oldest is not None and records.filter(pl.col("offset") < bound)["is_stamped"].all():
-            return [StartEvidence(bound, False, None, oldest + limit * MS)]
-    return [StartEvidence(bound, False, None)]
+            return [StartEvidence(bound, False, None, oldest + limit * MS, is_by_age=True)]
+    return [StartEvidence(bound, False, None, is_by_age=is_by_age)]
 
 
 def _final_span(p: Observations) -> tuple[int | None, int | None]:

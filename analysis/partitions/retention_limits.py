@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
 from ...histories.evidence.clock import SLACK_MS
 from ...histories.tables import MAX_INT64, MIN_INT64
+from ...models.arrays import Ints
 from ..extremes import earliest_start_above, least
 from ..replicas.tiered import SETTING as TIERED
 from ..timelines.facts import MS
@@ -34,9 +36,11 @@ def first_not_permitted(p: Observations, starts: Iterable[tuple[int, int | None]
     if limit is None:
         return MAX_INT64
     # An offset was gone at the earliest time at which the log started behind it.
-    records = record_times(p, sent).join(sent.select("offset"), on="offset", how="semi")
-    gone = earliest_start_above(records["offset"].to_numpy(), dated)
-    is_young = pl.Series(gone) < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
+    records = record_times(p, sent).join(sent.unique("offset").select("offset", "invoked"), on="offset")
+    gone = pl.Series(earliest_start_above(records["offset"].to_numpy(), dated))
+    is_young = gone < records["time"].clip(MIN_INT64, MAX_INT64 - limit) + limit
+    # Else it is the start of an earlier log, which was truncated below.
+    is_young &= (gone >= records["invoked"] - SLACK_MS * MS).fill_null(True)
     return max(least(records.filter(is_young)["offset"], MAX_INT64), requested_below(p))
 
 
@@ -61,6 +65,25 @@ def age_limit(p: Observations) -> int | None:
         return None
     limits += [one.value for one in shown if one.kind == "age"]
     return max(0, min(limits) - SLACK_MS) * MS
+
+
+def earliest_expiry(p: Observations, sends: pl.DataFrame) -> Ints:
+    """The earliest time (ns) at which retention.ms may remove each send; MIN_INT64: at any time.
+
+    A record is as old as its send, or the oldest timestamp of its own or of a poll at its offset: that may be of
+    another record, which was written there later.
+    """
+    limit, started = age_limit(p), p.settings.started_ms
+    if limit is None:
+        return np.full(len(sends), MIN_INT64, np.int64)
+    times = [pl.col("invoked")]
+    if started is not None:
+        polled = p.reads.filter(pl.col("timestamp") >= 0).group_by("offset").agg(polled=pl.col("timestamp").min())
+        sends = sends.join(polled, on="offset", how="left", maintain_order="left")
+        stamps = pl.col("polled"), pl.when(pl.col("timestamp") >= 0).then("timestamp")
+        times += [(stamp.clip(0, MAX_TIMESTAMP_MS) - started) * MS for stamp in stamps]
+    oldest = pl.min_horizontal(*times).clip(MIN_INT64, MAX_INT64 - limit)
+    return np.asarray(sends.select((oldest + limit).fill_null(MIN_INT64)).to_series().to_numpy())
 
 
 def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:

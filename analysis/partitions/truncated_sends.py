@@ -9,10 +9,10 @@ from ...histories.tables import MAX_INT64
 from ..extremes import earliest_start_above, suffix_maxima, suffix_minima
 from ..timelines.facts import SECOND
 from .adjacent_runs import with_rewrites
-from .early_compactions import are_held_by_writers, compacted_first
+from .early_compactions import are_held_by_writers, compacted_first, last_write_before
 from .later_epochs import with_other_value
 from .partition import Offsets, Partition, once
-from .retention_limits import age_limit, requested_below
+from .retention_limits import earliest_expiry, requested_below
 
 REMOVED = ("removed", "maybe_removed")
 MAX_OVERHEAD_BYTES = 100  # of a record without headers in a batch of its own, besides key and value
@@ -56,11 +56,14 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     begun = pl.min_horizontal("other_begun", "later_end_begun")
     known = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)
     passed, requested = (pl.lit(pl.Series(start.passed(offset, requested=only))) for only in (False, True))
-    limit = age_limit(p)
-    is_old = True if limit is None else (pl.col("offset") < requested_below(p)) | (pl.col("invoked") <= passed - limit)
+    expiry = earliest_expiry(p, sends)
+    is_old = (pl.col("offset") < requested_below(p)) | (pl.Series(expiry) <= passed)
     by_retention = passed.is_between(last_seen, begun) & is_old
     removed = (requested.is_between(last_seen, begun) | by_retention).fill_null(False)
-    may_be_deleted = pl.lit(pl.Series(start.dated_since(offset))) < known
+    since = pl.lit(pl.Series(start.dated_since(offset, expiry)))
+    may_be_deleted = since < known
+    if sends.select(may_be_deleted.any()).item():
+        may_be_deleted &= since < last_write_before(p, sends).fill_null(MAX_INT64)
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
     maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
     compacted = compacted_first(p, sends)

@@ -110,6 +110,15 @@ def test_a_log_start_that_retention_ms_does_not_permit_needs_another_reason(tmp_
     assert {rules[name] for name in ("lost-write", "unseen")} == {verdict}
 
 
+def test_a_line_dates_the_log_start_earlier_than_the_leaders_log_does(tmp_path):
+    """The files are copied after the final reads, and retention.ms may have permitted the deletion by then."""
+    logs = [("1", LEADS.format(1)), ("2", MOVED.format(6, "leader offset increment"))]
+    run = bundle(tmp_path, SKIPPED, [6, 6, 6], logs, **{"replication.factor": 3})
+    rules, found = judged(run)
+    assert not found.height
+    assert {rules[name] for name in ("lost-write", "unseen")} == {"unknown"}
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [("retention.ms=1000", ("age", 1000)), ("retention.bytes=64", ("size", 64)), ("retention.ms=-1", None)],
@@ -135,6 +144,27 @@ def test_records_that_consumers_read_are_not_called_unread_without_final_reads(t
         sentences,
     )
     assert "no read returned" not in sentences
+
+
+@pytest.mark.parametrize(
+    ("elected", "lost"), [("10:00:09,000", ["b", "e"]), ("10:00:11,000", ["e"])], ids=["too young", "old enough"]
+)
+def test_retention_removes_no_record_that_an_election_lost_before_it_was_old_enough(tmp_path, elected, lost):
+    """b and e are sent at 3 s and 5 s, and others are at their offsets from 12 s and 14 s on. With 5 s for clocks that
+    differ, retention.ms lets a broker delete b from 10 s on, and e from 12 s on."""
+    history = "p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 nemesis:kill q:x@1 q:y@2 c:<x@1,y@2 end=3/0 end=3/0 end=3/3"
+    lines = LEADS.format(1), LEADS.format(2).replace("epoch 0 from offset 0", "epoch 1 from offset 1")
+    logs = [("1", lines[0]), ("2", lines[1].replace("10:00:00,000", elected))]
+    settings = {"retention.ms": 12_000, "cleanup.policy": "delete", "replication.factor": 2}
+    run = bundle(tmp_path, f"{history} final:assign=3 final:<", [3, 3], logs, **settings)
+    events = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+    slow = "".join(json.dumps(event | {"time": event["time"] * 1000}) + "\n" for event in events)
+    (run / "history.jsonl").write_text(slow)
+    for broker in ("1", "2"):
+        (run / "brokers" / broker / "data/x-0/leader-epoch-checkpoint").write_text("0\n1\n1 3\n")
+    rules, found = judged(run)
+    assert found.filter(rule="lost-write")["values"].explode().to_list() == lost
+    assert rules["lost-write"] == "invalid"
 
 
 def test_a_follower_that_deletes_on_its_own_proves_no_log_start_of_the_leader(tmp_path):
