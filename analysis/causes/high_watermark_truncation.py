@@ -43,7 +43,7 @@ from .replica_history import (
     snapshots_with_records,
     truncations,
 )
-from .writing_term import missing_if_just_elected
+from .writing_term import missing_if_replaced_leader_wrote
 
 CITATION = "KIP-101 (leader epochs instead of the high watermark for truncation), KAFKA-1211, KAFKA-3410"
 REMEDY = (
@@ -66,7 +66,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if isinstance(found, Attempt):
         return found
     change, new = found
-    if doubtful := missing_if_just_elected(timeline, change.old, lost):
+    if doubtful := missing_if_replaced_leader_wrote(timeline, change.old, lost):
         return needs(*doubtful)
     clean = _clean_election_facts(timeline, new)
     if not clean:

@@ -42,7 +42,7 @@ from .replica_history import (
 )
 from .returned_records import followed_another
 from .surviving_records import missing_if_failed_together, still_had_records
-from .writing_term import epoch_at_offset, missing_if_just_elected
+from .writing_term import epoch_at_offset, missing_if_replaced_leader_wrote
 
 CITATION = "KIP-106 (unclean.leader.election.enable), KIP-966 (eligible leader replicas), KAFKA-1211"
 REMEDY = "unclean.leader.election.enable=false; min.insync.replicas=2 with acks=all."
@@ -77,7 +77,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"evidence that another broker still had the records {led}")
     if back := _later_term_with_records(timeline, new, lost):
         return needs(f"why the records were lost after epoch {back.epoch}, in which broker {back.leader} led with them")
-    if doubtful := missing_if_just_elected(timeline, change.old, lost):
+    if doubtful := missing_if_replaced_leader_wrote(timeline, change.old, lost):
         return needs(*doubtful)
     without = facts_without_records(timeline, change, lost)
     if not without:

@@ -221,12 +221,15 @@ def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> bool:
     return is_below and resumed_below(timeline, term, lost)
 
 
-def missing_if_just_elected(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
-    """The missing evidence for records that were acknowledged with acks=1 just after an election: the previous leader
-    may have acknowledged them before it learned of the election, and truncated them later.
+def missing_if_replaced_leader_wrote(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
+    """The missing evidence for records with acks=1 that a replaced leader may have acknowledged, and truncated later:
+    the previous one just after an election, or one that had records there and may not have learned of its replacement.
     """
     if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
         return []
+    earlier = [t for t in timeline.terms.values() if t.epoch < term.epoch and t.leader != term.leader]
+    if replaced := next((t for t in earlier if _truncated_later(timeline, t, term, lost)), None):
+        return [f"whether broker {term.leader} acknowledged the records, or broker {replaced.leader}, its predecessor"]
     previous = timeline.terms.get(term.epoch - 1)
     while previous is not None and previous.leader == term.leader:
         term, previous = previous, timeline.terms.get(previous.epoch - 1)
@@ -236,3 +239,13 @@ def missing_if_just_elected(timeline: Timeline, term: Term | None, lost: Lost) -
     if leader is not None and is_process_dead(timeline, leader, lost.first_acked, lost.first_acked):
         return []
     return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
+
+
+def _truncated_later(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
+    """Whether a leader truncated records at the lost offsets, and may have acknowledged them after its replacement."""
+    if lost.last_acked is None or stale.has_conflict:
+        return False
+    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
+    ends = timeline.dated_ends(stale.leader, "loaded", "followed")
+    had_more = any(end.end > lost.last and time >= lost.last_acked - SECOND for time, end in ends)
+    return bool(cuts) and had_more and _may_have_led_on(timeline, stale, new, lost)

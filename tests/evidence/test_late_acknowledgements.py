@@ -98,3 +98,21 @@ def test_a_leader_appends_each_offset_once(earlier, faults, cause):
     late = replace(lost(acks="1", first=2, last=2, values=("c",), at=15), earlier=earlier)
     found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
     assert explain_loss(found, late).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("of_1", "cause"),
+    [
+        ((), "unclean-election"),
+        (((20, FOLLOWS % (2, 3)), (21, CUT % 1)), "unknown"),  # it had a record at offset 2
+        (((20, FOLLOWS % (2, 2)), (21, CUT % 1)), "unclean-election"),
+        (((7, FOLLOWS % (1, 3)), (21, CUT % 1)), "unclean-election"),  # it knew that broker 3 led
+    ],
+)
+def test_an_unclean_election_lost_nothing_that_a_replaced_leader_may_have_acknowledged(of_1, cause):
+    """Broker 3 leads from 6 s, and broker 2 is elected uncleanly at 16 s. No file of broker 3 was collected."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    leads_3, shrunk, leads_2 = {"leader": 3, "isr": [2, 3]}, {"isr": [3]}, {"leader": 2, "isr": [2]}
+    meta = metadata((6, leads_3), (8, shrunk), (16, leads_2 | {"leaderRecoveryState": 1}))
+    late = lost(acks="1", first=2, last=2, values=("c",), at=12)
+    assert explain_loss(timeline(tables, None, meta, [server_log("1", *of_1)]), late).cause == cause
