@@ -17,6 +17,7 @@ from .replica_history import facts_truncated_to, had_records, may_have_lost_tail
 from .returned_records import began_with_older, brings_back, returned_term
 from .writing_term import (
     began_after_acknowledgement,
+    began_before_acknowledgement,
     epoch_at_offset,
     epoch_of_records,
     late_term,
@@ -133,12 +134,17 @@ def _replaced_in_term(
 
 
 def _first_without(timeline: Timeline, stale: Term, replacing: Term, lost: Lost) -> Term:
-    """The first term after a replaced leader's that began at or below the records which that leader acknowledged.
+    """The first term after a replaced leader's that began without the records which that leader acknowledged: at or
+    below them, or, from an unknown offset, before their acknowledgement.
 
     Without one it is `replacing`. Later elections lost nothing more: no log that they could choose had the records.
     """
     later = [t for t in timeline.terms_after(stale.epoch) if t.epoch < replacing.epoch and t.leader != stale.leader]
-    return next((t for t in later if t.start is not None and t.start <= lost.first), replacing)
+    for term in later:
+        is_early = term.leader is not None and began_before_acknowledgement(term, lost)
+        if is_early if term.start is None else term.start <= lost.first:
+            return term
+    return replacing
 
 
 def _losing_term(
@@ -241,15 +247,18 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
 def facts_without_records(timeline: Timeline, change: LeaderChange, lost: Lost) -> list[Fact]:
     """The facts that the new leader lacked the lost records when it was elected; empty without proof.
 
-    Its epoch began at or below them; or the old leader truncated them to its log; or another record was acknowledged
-    there while it led; or it had other records of an older epoch there; or its log ended below them, and no broker that
-    responded had them to fetch.
+    Its epoch began at or below them, or before an earlier leader acknowledged them; or the old leader truncated them to
+    its log; or another record was acknowledged there while it led; or it had other records of an older epoch there; or
+    its log ended below them, and no broker that responded had them to fetch.
     """
     new = change.new
     if new is None or new.leader is None:
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
+    is_early = change.old is not None and change.old.epoch < new.epoch and began_before_acknowledgement(new, lost)
+    if new.start is None and is_early:
+        return new.facts[:1]
     # Restarts of the new leader would be recorded, as a start before its term is.
     records_starts = new.time is not None and bool(timeline.starts_of(new.leader, until=new.time))
     is_run_known = new.start is not None or records_starts

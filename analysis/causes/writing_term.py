@@ -68,6 +68,11 @@ def began_after_acknowledgement(term: Term, lost: Lost) -> bool:
     return term.time is not None and lost.first_acked is not None and lost.first_acked < term.time - SECOND
 
 
+def began_before_acknowledgement(term: Term, lost: Lost) -> bool:
+    """Whether the leader of a term was elected before the records were acknowledged, with the same tolerance."""
+    return term.time is not None and lost.first_acked is not None and term.time < lost.first_acked - SECOND
+
+
 def late_term(timeline: Timeline, lost: Lost, new: Term, *, is_without: bool, now: int | None) -> Term | None:
     """The only term before `new` in which a leader acknowledged the records after its replacement; else None.
 
@@ -223,29 +228,30 @@ def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> bool:
 
 def missing_if_replaced_leader_wrote(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
     """The missing evidence for records with acks=1 that a replaced leader may have acknowledged, and truncated later:
-    the previous one just after an election, or one that had records there and may not have learned of its replacement.
+    the previous one just after an election, or one that may not have learned of its replacement.
     """
     if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
         return []
-    earlier = [t for t in timeline.terms.values() if t.epoch < term.epoch and t.leader != term.leader]
-    if replaced := next((t for t in earlier if _truncated_later(timeline, t, term, lost)), None):
-        return [f"whether broker {term.leader} acknowledged the records, or broker {replaced.leader}, its predecessor"]
+    first = lost.first_acked
     previous = timeline.terms.get(term.epoch - 1)
     while previous is not None and previous.leader == term.leader:
         term, previous = previous, timeline.terms.get(previous.epoch - 1)
-    if term.epoch == 0 or term.time is None or lost.first_acked - term.time >= SECOND:
+    is_dead = previous is not None and is_process_dead(timeline, previous.leader or "", first, first)
+    if term.epoch > 0 and term.time is not None and first - term.time < SECOND and not is_dead:
+        return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
+    earlier = [t for t in timeline.led_terms if t.epoch < term.epoch and t.leader != term.leader]
+    replaced = next((t for t in earlier if _may_have_written(timeline, t, term, lost)), None)
+    if replaced is None:
         return []
-    leader = previous.leader if previous is not None else None
-    if leader is not None and is_process_dead(timeline, leader, lost.first_acked, lost.first_acked):
-        return []
-    return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
+    return [f"whether broker {term.leader} acknowledged the records, or broker {replaced.leader}, its predecessor"]
 
 
-def _truncated_later(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
-    """Whether a leader truncated records at the lost offsets, and may have acknowledged them after its replacement."""
-    if lost.last_acked is None or stale.has_conflict:
+def _may_have_written(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
+    """Whether a replaced leader may have had the lost records of its own: by the next known end of its log, or as it
+    had left the ISR when the next leader began.
+    """
+    if lost.last_acked is None or stale.has_conflict or not _may_have_led_on(timeline, stale, new, lost):
         return False
-    cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
-    ends = timeline.dated_ends(stale.leader, "loaded", "followed")
-    had_more = any(end.end > lost.last and time >= lost.last_acked - SECOND for time, end in ends)
-    return bool(cuts) and had_more and _may_have_led_on(timeline, stale, new, lost)
+    since = lost.last_acked - SECOND
+    ends = [end.end for time, end in timeline.dated_ends(stale.leader, "loaded", "followed") if time >= since]
+    return ends[0] > lost.first if ends else stale.leader not in (new.isr or {stale.leader})

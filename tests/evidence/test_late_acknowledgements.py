@@ -48,7 +48,8 @@ def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_i
 def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
     """Broker 1 is cut off from the controller and acknowledges. Broker 3 leads from 4 s, broker 2 from 6 s."""
     tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
-    meta = metadata((4, {"leader": 3, "isr": [2, 3]}), (6, {"leader": 2, "isr": [2]}))
+    in_sync = (2, {"isr": [1, 2, 3]})
+    meta = metadata(in_sync, (4, {"leader": 3, "isr": [2, 3]}), (6, {"leader": 2, "isr": [2]}))
     late = lost(acks="1", first=2, last=2, values=("c",), at=15)
     explained = explain_loss(timeline(tables, None, meta, [server_log("1", (20, CUT % 1))]), late)
     assert explained.cause == "single-ack-failover"
@@ -103,7 +104,7 @@ def test_a_leader_appends_each_offset_once(earlier, faults, cause):
 @pytest.mark.parametrize(
     ("of_1", "cause"),
     [
-        ((), "unclean-election"),
+        ((), "unknown"),
         (((20, FOLLOWS % (2, 3)), (21, CUT % 1)), "unknown"),  # it had a record at offset 2
         (((20, FOLLOWS % (2, 2)), (21, CUT % 1)), "unclean-election"),
         (((7, FOLLOWS % (1, 3)), (21, CUT % 1)), "unclean-election"),  # it knew that broker 3 led
@@ -113,6 +114,18 @@ def test_an_unclean_election_lost_nothing_that_a_replaced_leader_may_have_acknow
     """Broker 3 leads from 6 s, and broker 2 is elected uncleanly at 16 s. No file of broker 3 was collected."""
     tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
     leads_3, shrunk, leads_2 = {"leader": 3, "isr": [2, 3]}, {"isr": [3]}, {"leader": 2, "isr": [2]}
-    meta = metadata((6, leads_3), (8, shrunk), (16, leads_2 | {"leaderRecoveryState": 1}))
-    late = lost(acks="1", first=2, last=2, values=("c",), at=12)
-    assert explain_loss(timeline(tables, None, meta, [server_log("1", *of_1)]), late).cause == cause
+    meta = metadata((2, {"isr": [1, 2, 3]}), (6, leads_3), (8, shrunk), (16, leads_2 | {"leaderRecoveryState": 1}))
+    late, events = lost(acks="1", first=2, last=2, values=("c",), at=12), [server_log("1", *of_1)]
+    assert explain_loss(timeline(tables, None, meta, events), late).cause == cause
+    killed = (fault("kill", "1", 5), fault("restart", "1", 19))
+    assert explain_loss(timeline(tables, None, meta, events, faults=killed), late).cause == "unclean-election"
+
+
+def test_a_replaced_leader_lost_late_acknowledgements_by_the_first_election_though_its_start_is_not_known():
+    """Broker 3 leads from 4 s, and broker 2 is elected uncleanly at 6 s. No file of broker 3 was collected."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    leads_3, leads_2 = {"leader": 3, "isr": [3]}, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((2, {"isr": [1, 2, 3]}), (4, leads_3), (6, leads_2))
+    late, cut = lost(acks="1", first=2, last=2, values=("c",), at=15), server_log("1", (20, CUT % 1))
+    found = explain_loss(timeline(tables, None, meta, [cut]), late)
+    assert (found.cause, found.chain[0].broker) == ("single-ack-failover", "1")
