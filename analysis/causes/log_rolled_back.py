@@ -41,6 +41,7 @@ from .replica_history import (
     isr_at,
     lasting_cuts,
     leads_next,
+    may_another_have_led,
     may_have_followed,
     return_facts,
     snapshots_with_records,
@@ -115,8 +116,11 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
     again = term_led_again(timeline, broker, lost)
     if again is not None and again.start is not None:
         ends.append(LogEnd(again.facts[0], broker, again.start, "led"))
-    for short in dated(ends, lost.stored_at):
-        if short.end > lost.first:
+    short_ends = [end for end in dated(ends, lost.stored_at) if end.end <= lost.first]
+    for short in short_ends:
+        # Its log was as short before, and it has fetched nothing since: this start lost nothing.
+        loads = [end.when for end in short_ends if end.kind == "loaded" and end.when < short.when]
+        if loads and not may_another_have_led(timeline, broker, loads[0], short.when):
             continue
         copied = _copied_facts(timeline, broker, lost, ends, short.when)
         if held := copied or _held_on_disk_facts(timeline, broker, lost, short, short.when):

@@ -60,6 +60,8 @@ def followed_another(timeline: Timeline, term: Term, lost: Lost, now: int | None
 
     Then the leader of the term began with that record, too.
     """
+    if now is None:
+        return False
     logs = timeline.replica_logs
     held = logs.last_records.filter(offset=lost.first, leader_epoch=now)["broker"].to_list()
     begun = logs.epochs.filter(pl.col("broker").is_in(held), snapshot=logs.last, leader_epoch=term.epoch)

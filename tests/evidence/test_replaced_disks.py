@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from .test_disk_causes import ALONE, STOPPED, rolled_back, sentences
-from .timelines import fault, metadata, timeline
+from .test_disk_causes import ALONE, IN_ORDER, STOPPED, rolled_back, sentences
+from .timelines import BOOT, LOADED, fault, metadata, server_log, timeline
 
 
 def moved(*changes, after):
@@ -59,4 +59,15 @@ BACK = [fault("restart", "1", 10), fault("restart", "2", 10)]
 )
 def test_a_follower_keeps_its_log_while_its_leader_leads_on(faults, changes, cause):
     found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=changes)
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("first_end", "cause"), [(1, "last-replica-standing"), (2, "log-rolled-back")], ids=["short before", "whole before"]
+)
+def test_a_later_start_after_a_shutdown_in_order_has_not_lost_what_the_first_one_lacked(first_end, cause):
+    """As in a recorded run: a killed broker starts, ends as ZooKeeper has its old session, and starts again."""
+    starts = server_log("1", (6, BOOT), (7, LOADED % first_end), (9, BOOT), (10, IN_ORDER), (11, LOADED % 1))
+    changes = [ALONE[0], (8, {"leader": -1}), ALONE[1]]
+    found = rolled_back(before="", after="", changes=changes, events=[starts])
     assert found.cause == cause

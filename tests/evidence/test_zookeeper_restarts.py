@@ -32,8 +32,8 @@ def test_a_restored_leader_that_goes_on_in_its_epoch_lost_the_records(first, res
     assert (found.cause == "log-rolled-back") == (does_resume and resumed_at <= first)
 
 
-@pytest.mark.parametrize(("epoch_file_of", "cause"), [("1", "unclean-election"), ("2", "unknown")])
-def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_of, cause):
+@pytest.mark.parametrize("epoch_file_of", ["1", "2"])
+def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_of):
     """Broker 1 still had the record when broker 2 was elected from outside the ISR, and led again later."""
     parts = [logs("1: 0a 1b\n2: 0a", "before"), logs("1: 0a 1x@1 2y@2\n2: 0a 1x@1 2y@2")]
     tables = {**joined(*parts), "epochs": epochs(("1", 0, 0), (epoch_file_of, 1, 1), ("1", 2, 2))}
@@ -42,7 +42,7 @@ def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_
         (4, {"isr": [1]}), (9, unclean), (12, {"isr": [2, 1], "leaderRecoveryState": 0}), (14, {"leader": 1})
     )
     about = {"snapshots": ("before", ""), "times": {"before": 8 * SECOND}}
-    assert explain_loss(timeline(tables, about, meta, leader="1"), lost()).cause == cause
+    assert explain_loss(timeline(tables, about, meta, leader="1"), lost()).cause == "unclean-election"
 
 
 @pytest.mark.parametrize(
