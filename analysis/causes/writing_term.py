@@ -252,6 +252,5 @@ def _may_have_written(timeline: Timeline, stale: Term, new: Term, lost: Lost) ->
     """
     if lost.last_acked is None or stale.has_conflict or not _may_have_led_on(timeline, stale, new, lost):
         return False
-    since = lost.last_acked - SECOND
-    ends = [end.end for time, end in timeline.dated_ends(stale.leader, "loaded", "followed") if time >= since]
-    return ends[0] > lost.first if ends else stale.leader not in (new.isr or {stale.leader})
+    ends = timeline.dated_ends(stale.leader, "loaded", "followed", since=lost.last_acked - SECOND)
+    return ends[0].end > lost.first if ends else stale.leader not in (new.isr or {stale.leader})

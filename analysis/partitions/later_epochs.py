@@ -24,7 +24,8 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether the leader's last log has another record or a later epoch at the offsets of sends: they were truncated.
+    """Whether another record was seen at the offsets of sends, or the leader's last log has one or a later epoch there:
+    they were truncated.
 
     False for all if nothing was removed legally: the topic is not compacted, and the log starts at 0.
     """
@@ -35,7 +36,8 @@ def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
     placed = sends.select("offset", "value").with_row_index("row").join(last, on="offset")
     others = placed.filter(is_written_once(p), pl.col("value").ne_missing(pl.col("now")))["row"]
     is_replaced = pl.int_range(len(sends), eager=True).is_in(others.implode())
-    return is_replaced | began_of_later_epoch(p, with_other_value(p, sends)).is_not_null()
+    dated = with_other_value(p, sends)
+    return is_replaced | dated["other"].is_not_null() | began_of_later_epoch(p, dated).is_not_null()
 
 
 def is_written_once(p: Partition) -> pl.Expr:
