@@ -18,7 +18,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ..partitions.coordinators import group_evidence
 from ..partitions.partition import Partition
-from ..rules.group_commits import Group, groups_of
+from ..rules.consumer_groups import Group, groups_of
 from ..rules.membership import have_own_epochs, holds_of
 
 MAX_GROUPS = 4  # of a partition

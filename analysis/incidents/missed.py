@@ -15,7 +15,7 @@ from ..causes.cases import GROUP_EVENTS, Explanation, Lost, Missed, Regression
 from ..partitions.coordinators import committed_at_last, group_evidence
 from ..partitions.log_start import log_start
 from ..partitions.partition import Partition
-from ..rules.group_commits import groups_or_clients
+from ..rules.consumer_groups import groups_or_clients
 from .losses import Losses
 
 Record = dict[str, Any]

@@ -31,14 +31,14 @@ COPY_NS = SECOND  # between the copies of two replicas of one snapshot
 def with_copies(p: Partition) -> Partition:
     """The partition; its logs, which its timeline shares, say what the evidence shows of the copies."""
     for changes_of in (_reported_empty, _time_of_early_copy, _older_copies):
-        changes = changes_of(p)
-        if p.replica_logs is not None and changes:
-            logs = replace(p.replica_logs, **changes)
-            p = replace(p, replica_logs=logs, timeline=p.timeline and replace(p.timeline, replica_logs=logs))
+        logs, timeline = p.replica_logs, p.timeline
+        if logs is not None and timeline is not None and (changes := changes_of(p, logs, timeline)):
+            logs = replace(logs, **changes)
+            p = replace(p, replica_logs=logs, timeline=replace(timeline, replica_logs=logs))
     return p
 
 
-def _time_of_early_copy(p: Partition) -> dict[str, Any]:
+def _time_of_early_copy(p: Partition, logs: ReplicaLogs, timeline: Timeline) -> dict[str, Any]:
     """`newer_than`, not `at_rest`, if acknowledged records may be behind the end of an early copy.
 
     With final reads, contradictions between them and the logs show early copies (acknowledged-absent). Without, a copy
@@ -46,8 +46,7 @@ def _time_of_early_copy(p: Partition) -> dict[str, Any]:
     leader-epoch-checkpoint, and than earlier snapshots. Acknowledgements also precede it as far as brokers reported
     later that their logs ended where the copies end.
     """
-    logs = p.replica_logs
-    if logs is None or logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
+    if logs.last != FINAL or not logs.at_rest or not p.sends["acknowledged"].any():
         return {}
     if p.final is not None or logs.leader in logs.missing_brokers:
         return {}
@@ -56,7 +55,7 @@ def _time_of_early_copy(p: Partition) -> dict[str, Any]:
     if end is None:
         return {}
     held = logs.last_records.filter(pl.col("control").is_null(), pl.col("broker").is_in(judged["broker"].implode()))
-    since = max(_newer_than(p, logs, held["value"]), _ended_at(p, judged["broker"], end))
+    since = max(_newer_than(p, logs, timeline, held["value"]), _ended_at(timeline, judged["broker"], end))
     vanished = logs.records.filter(pl.col("snapshot") != FINAL)["value"]
     known = pl.concat([held["value"], vanished]).drop_nulls().implode()
     is_behind = pl.col("offset").is_null() | (pl.col("offset") >= end)
@@ -67,37 +66,35 @@ def _time_of_early_copy(p: Partition) -> dict[str, Any]:
     return {"at_rest": False, "newer_than": since}
 
 
-def _ended_at(p: Partition, brokers: pl.Series, end: int) -> int:
+def _ended_at(timeline: Timeline, brokers: pl.Series, end: int) -> int:
     """The time (ns) until which the logs of all these brokers are known to have had nothing at or behind an offset.
 
     Each broker reported its log end when it loaded the log, truncated it or began to follow.
     """
     times = dict.fromkeys(brokers, MIN_INT64)
-    for one in p.timeline.ends if p.timeline is not None else ():
+    for one in timeline.ends:
         if one.kind in REPORTED_ENDS and one.end <= end and one.time is not None and one.broker in times:
             times[one.broker] = max(times[one.broker], one.time)
     return min(times.values(), default=MIN_INT64)
 
 
-def _newer_than(p: Partition, logs: ReplicaLogs, held: pl.Series) -> int:
+def _newer_than(p: Partition, logs: ReplicaLogs, timeline: Timeline, held: pl.Series) -> int:
     """The latest time (ns) at which the last copy certainly was not made yet."""
     is_held = pl.col("value").is_in(held.drop_nulls().implode())
     sent = greatest(p.sends.filter(is_held, ~pl.col("synthetic"))["invoked"], MIN_INT64)
     # A leader adds its epoch when it begins to lead, also if it then writes nothing.
-    begun = logs.epochs.filter(logs.is_of_leader)["leader_epoch"]
-    terms = p.timeline.terms if p.timeline is not None else {}
-    elected = [time for epoch in begun if epoch in terms and (time := terms[epoch].time) is not None]
+    begun = {*logs.epochs.filter(logs.is_of_leader)["leader_epoch"]}
+    elected = [time for epoch, term in timeline.terms.items() if epoch in begun and (time := term.time) is not None]
     return max([sent, *elected, *logs.times.values()])
 
 
-def _older_copies(p: Partition) -> dict[str, Any]:
+def _older_copies(_p: Partition, logs: ReplicaLogs, timeline: Timeline) -> dict[str, Any]:
     """`older_copies`: followers' last logs that end below what their brokers had.
 
     A follower may be behind, so a short log alone proves nothing. A member of the ISR is not behind the high watermark,
     and a broker that had records of the leader's log does not drop them without a truncation.
     """
-    logs, timeline = p.replica_logs, p.timeline
-    if logs is None or timeline is None or logs.last != FINAL or not logs.at_rest or logs.leader is None:
+    if logs.last != FINAL or not logs.at_rest or logs.leader is None:
         return {}
     older = tuple(_proved_older(logs, timeline, logs.leader))
     return {"older_copies": older} if older else {}
@@ -153,15 +150,14 @@ def _may_have_lost_records(timeline: Timeline, broker: str, since: int) -> bool:
     return any(time is None or time >= since for time in (*deaths, *faults))
 
 
-def _reported_empty(p: Partition) -> dict[str, Any]:
+def _reported_empty(_p: Partition, logs: ReplicaLogs, timeline: Timeline) -> dict[str, Any]:
     """`reported_empty`: empty logs of dated snapshots that brokers reported as empty.
 
     So they were collected, as those that a fault had cut. Files beside such a log may be older or newer than it. A
     checkpoint of the high watermark lags, and while a new topic gets its first records, the log of one replica may be
     copied before them and that of another after them.
     """
-    logs, timeline = p.replica_logs, p.timeline
-    if logs is None or timeline is None or not logs.times:
+    if not logs.times:
         return {}
     empty = empty_copies(logs.segments, held_copies(logs.batches, logs.records))
     reported = frozenset(

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.tables import RECORDS, STEPS, empty
+from ...histories.evidence.tables import STEPS
 from ...histories.settings import Settings
-from ...histories.tables import Schema, typed
+from ...histories.tables import Schema, no_rows, typed
 from ..extremes import greatest
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
@@ -69,7 +69,7 @@ OF_MARKER = {"marker": "offset", "outcome": "control", "marker_time": "timestamp
 @once
 def transactions_in_log(p: Observations) -> pl.DataFrame:
     """Rows of IN_LOG in order of their first offset."""
-    return log_transactions(p.replica_logs) if p.replica_logs is not None else pl.DataFrame(schema=IN_LOG)
+    return log_transactions(p.replica_logs) if p.replica_logs is not None else no_rows(IN_LOG)
 
 
 def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.DataFrame:
@@ -78,8 +78,9 @@ def log_transactions(logs: ReplicaLogs, is_of_log: pl.Expr | None = None) -> pl.
     dropped = logs.identical.filter(is_of_log & pl.col("producer_id").is_not_null())
     ranges = dropped.select("producer_id", offset="first_offset", last="last_offset", transactional=pl.lit(True))
     records = logs.records.filter(is_of_log & pl.col("transactional") & pl.col("producer_id").is_not_null())
-    alone = [frame.with_columns(last="offset") for frame in (empty(RECORDS, True), records)]
-    rows = pl.concat([*alone, ranges], how="diagonal")
+    if not len(records) and not len(ranges):
+        return no_rows(IN_LOG)
+    rows = pl.concat([records.with_columns(last="offset"), ranges], how="diagonal")
     is_marker = pl.col("control").is_not_null()
     ordered = rows.filter(pl.col("control").fill_null("") != "other").sort("offset")
     markers = is_marker.cast(pl.Int64)

@@ -51,9 +51,9 @@ def index_entries(
     """The entries, and the entry of each send and of each read (-1: offset or value unknown).
 
     Columns of an entry: offset, value; of its sends: send (row of the first, null: none), sent_ok (acknowledged),
-    undecided (indeterminate, or acks=0), aborted; of its reads: times, first (row of the earliest), first_read,
-    last_read, read (by a consumer that sees only committed records), in_final (by the `final` processes once all was
-    `healed_at`, in ns). `uncommitted` are the processes that read uncommitted records.
+    undecided (indeterminate, or acks=0), aborted; of its reads: times, first_read (ns), first_reader and first_read_at
+    (its place), last_read, read (by a consumer that sees only committed records), in_final (by the `final` processes
+    once all was `healed_at`, in ns). `uncommitted` are the processes that read uncommitted records.
     """
     sent = _rows_with_offset_and_value(sends)
     seen = _rows_with_offset_and_value(reads)
@@ -118,7 +118,8 @@ def _columns_of_reads(
     times, first_rows = reads["completed"], _nullable(first)
     return {
         "times": np.bincount(entry, minlength=count),
-        "first": first_rows,
+        "first_reader": reads["process"].gather(first_rows),
+        "first_read_at": reads["at"].gather(first_rows),
         "first_read": times.gather(first_rows),
         "last_read": times.gather(_nullable(last)),
         "read": _any_by_entry(~_is_read_by(reads, uncommitted)[rows], entry, count),

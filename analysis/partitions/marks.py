@@ -17,6 +17,8 @@ IS_OF_GROUP = (_KIND == "commit") | (_KIND.is_in(["assign", "revoke"]) & pl.col(
 # A group's committed offset: from a commit, or assigned by the group, which shows an earlier commit.
 IS_COMMITTED = IS_COMMIT | ((_KIND == "assign") & pl.col("group") & _IS_OK & _HAS_OFFSET)
 IS_MOVE = _KIND.is_in(["assign", "seek", "revoke"]) & (pl.col("outcome") != "fail")  # it sets or clears a position
+# It names no partition, so all are revoked (also in the context).
+IS_REVOCATION_OF_ALL = (_KIND == "revoke") & (pl.col("detail").fill_null("0") == "0")
 # The position after a move; null: not known, as after a revocation, or a seek without a known outcome.
 POSITION = pl.when((_KIND != "revoke") & _IS_OK).then("offset")
 COUNTS = (

@@ -41,17 +41,10 @@ class Partition(Observations):
         final = list(self.final.processes) if self.final else []
         return index_entries(self.sends, self.reads, final, self.uncommitted_readers, self.last_heal)
 
-    @cached_property
+    @property
     def entries(self) -> pl.DataFrame:
-        """Each (offset, value) that was in the log, by offset.
-
-        Columns: those of entries.py, first_reader and first_read_at (place).
-        """
-        entries = self._index[0]
-        return entries.with_columns(
-            first_reader=self.reads["process"].gather(entries["first"]),
-            first_read_at=self.reads["at"].gather(entries["first"]),
-        )
+        """Each (offset, value) that was in the log, by offset (index_entries)."""
+        return self._index[0]
 
     def entries_between(self, first: int, last: int) -> pl.DataFrame:
         """The entries at offsets `first` to `last`, by binary search."""

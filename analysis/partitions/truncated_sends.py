@@ -32,8 +32,8 @@ def removed_records(p: Partition) -> pl.DataFrame:
     removed = truncated_sends(p).filter("removed").select("offset", "value", "compactable")
     offsets, start = removed["offset"].to_numpy(), p.log_start
     # The start that removed them may be of a log that was truncated below it since, so that only leaders reported it.
-    reported = earliest_start_above(offsets, ((one.offset, one.since) for one in start.reported))
-    passed = pl.Series(np.minimum(start.since(offsets), reported))
+    starts = [(one.offset, one.since) for one in (*start.evidence, *start.reported)]
+    passed = pl.Series(earliest_start_above(offsets, starts))
     return removed.select("offset", "value", since=pl.min_horizontal(passed, "compactable"))
 
 

@@ -15,8 +15,15 @@ from ..partitions.marks import IS_COMMITTED
 from ..partitions.partition import Partition
 from ..timelines.facts import SECOND
 from ..wording import plural, some
-from .group_commits import Group, commits_of, committing_producers, groups_or_clients, latest_before, with_begin
-from .passed_records import truncated_meanwhile
+from .consumer_groups import (
+    Group,
+    commits_of,
+    committing_producers,
+    groups_or_clients,
+    latest_before,
+    truncated_meanwhile,
+    with_begin,
+)
 from .rule import EvidenceLike, MissingSetting, Result, Row, Rule, finding, seconds, where
 
 REPLICAS = 3  # of `__consumer_offsets`, by default

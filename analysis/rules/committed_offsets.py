@@ -17,8 +17,8 @@ from ..partitions.indeterminate_polls import indeterminate_polls
 from ..partitions.log_start import highest_end
 from ..partitions.partition import Partition, once
 from ..replicas.resolved_outcomes import is_leader_collected
+from .consumer_groups import Group, commits_of, groups_or_clients
 from .gone_sends import gone_sends
-from .group_commits import Group, commits_of, groups_or_clients
 from .loss import outcomes_of_sends
 from .rule import EvidenceLike, Result, Rule, Unknown, finding, seconds, where
 

@@ -18,8 +18,18 @@ from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
 from ..wording import definite, plural, short, some, some_values
-from .group_commits import Group, commits_of, committing_producers, groups_of, latest_before, with_begin
-from .passed_records import compaction_reason, existing_for_group, is_gone, sent_after_the_end
+from .consumer_groups import (
+    Group,
+    commits_of,
+    committing_producers,
+    compaction_reason,
+    existing_for_group,
+    groups_of,
+    is_gone,
+    latest_before,
+    sent_after_the_end,
+    with_begin,
+)
 from .rule import EvidenceLike, MissingSetting, Result, Rule, Unknown, finding, seconds, where
 
 

@@ -13,6 +13,8 @@ from .rule import Result, finding
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame
+SKIPS = pl.col("places") > 1  # it passes over values
+GOES_BACK = pl.col("places") < 1  # to the same or an earlier value
 
 
 def steps_within(p: Partition, rows: pl.DataFrame) -> Steps:
@@ -69,17 +71,8 @@ def _with_places(p: Partition, pairs: pl.DataFrame) -> Steps:
     )
 
 
-def skips(p: Partition, verb: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
-    """A finding for each step that passes over values."""
-    return _findings(p, verb, steps.filter(pl.col("places") > 1), severity)
-
-
-def steps_back(p: Partition, verb: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
-    """A finding for each step to the same or an earlier value."""
-    return _findings(p, verb, steps.filter(pl.col("places") < 1), severity)
-
-
-def _findings(p: Partition, verb: str, steps: Steps, severity: str) -> Iterator[Result]:
+def findings_of(p: Partition, verb: str, steps: Steps, severity: str = "violation") -> Iterator[Result]:
+    """A finding for each of these steps (SKIPS or GOES_BACK)."""
     offset_of = dict(jepsen_log(p).select("value", "offset").iter_rows()) if len(steps) else {}
     for row in steps.iter_rows(named=True):
         first, second, process = row["before"], row["value"], numbered([row["process"]])

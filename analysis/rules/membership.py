@@ -10,8 +10,9 @@ from ...histories.references import GENERATIONS
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..partitions.coordinators import group_evidence
 from ..partitions.foreign_clock import foreign_clock
+from ..partitions.marks import IS_REVOCATION_OF_ALL
 from ..partitions.partition import Partition, once
-from .group_commits import Group, commits_of, latest_before, with_begin
+from .consumer_groups import Group, commits_of, latest_before, with_begin
 from .rule import MissingSetting, Result, Row, Rule, Unknown, finding, seconds, where
 
 GENERATION = pl.col("group_generation").alias("generation")
@@ -171,8 +172,7 @@ def holds_of(p: Partition, group: Group) -> pl.DataFrame:
     is_begin = pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok")
     begun = marks.filter(is_begin).unique(["process", "at"], keep="first", maintain_order=True)
     holds = begun.select("process", "member", GENERATION, since="completed", at="at")
-    of_all = (pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0")
-    all_ended = context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | of_all)
+    all_ended = context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | IS_REVOCATION_OF_ALL)
     ended = pl.concat([all_ended, marks.filter(kind="revoke")], how="diagonal").filter(pl.col("outcome") != "fail")
     ends = ended.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke").drop_nulls()
     # At one time the order of the lines counts, and an assignment ends what was held before it, not itself.

@@ -15,24 +15,24 @@ from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
 from ..partitions.absences import existing
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
-from ..partitions.marks import IS_MOVE, POSITION
+from ..partitions.marks import IS_MOVE, IS_REVOCATION_OF_ALL, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import removed_records
 from ..wording import plural
-from . import jepsen_steps
 from .gone_sends import truncated_offsets
+from .jepsen_steps import GOES_BACK, SKIPS, findings_of, steps_between, steps_within
 from .rule import Result, Row, Rule, Unknown, finding, unless_left_out, where
 
 
 @once
 def _between_polls(p: Partition) -> pl.DataFrame:
     empty = p.marks.filter(kind="empty")
-    return jepsen_steps.steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok", of_polls=True)
+    return steps_between(p, p.reads, empty, counts=pl.col("outcome") == "ok", of_polls=True)
 
 
 @once
 def _within_polls(p: Partition) -> pl.DataFrame:
-    return jepsen_steps.steps_within(p, p.reads.filter(~pl.col("exempt")))
+    return steps_within(p, p.reads.filter(~pl.col("exempt")))
 
 
 def _severity_in_jepsen(p: Partition) -> str:
@@ -67,7 +67,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
 
 
 poll_skip.judged_in_jepsen_by(
-    unless_left_out(lambda p: jepsen_steps.skips(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
+    unless_left_out(lambda p: findings_of(p, "polled", _between_polls(p).filter(SKIPS), _severity_in_jepsen(p)))
 )
 
 
@@ -90,7 +90,7 @@ def int_poll_skip(p: Partition) -> Iterator[Result]:
     yield from _skips(p, is_within_poll=True)
 
 
-int_poll_skip.judged_in_jepsen_by(lambda p: jepsen_steps.skips(p, "polled", _within_polls(p)))
+int_poll_skip.judged_in_jepsen_by(lambda p: findings_of(p, "polled", _within_polls(p).filter(SKIPS)))
 
 
 @Rule(
@@ -121,7 +121,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
 
 
 nonmonotonic_poll.judged_in_jepsen_by(
-    unless_left_out(lambda p: jepsen_steps.steps_back(p, "polled", _between_polls(p), _severity_in_jepsen(p)))
+    unless_left_out(lambda p: findings_of(p, "polled", _between_polls(p).filter(GOES_BACK), _severity_in_jepsen(p)))
 )
 
 
@@ -143,7 +143,7 @@ def int_nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, is_within_poll=True)
 
 
-int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: jepsen_steps.steps_back(p, "polled", _within_polls(p)))
+int_nonmonotonic_poll.judged_in_jepsen_by(lambda p: findings_of(p, "polled", _within_polls(p).filter(GOES_BACK)))
 
 
 def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
@@ -274,9 +274,10 @@ def _suspect_rows(reads: pl.DataFrame, moves: pl.DataFrame) -> tuple[Offsets, Of
     process, offset = codes[order], reads["offset"].to_numpy()[order]
     time = reads["completed"].fill_null(MAX_INT64).to_numpy()[order]
     found = [np.flatnonzero((np.diff(offset) != 1) & (process[1:] == process[:-1])) + 1]
-    for code, name in enumerate(names):
-        start, end = np.searchsorted(process, [code, code + 1], "left")
-        moved = moves.filter(process=name)["completed"].fill_null(MAX_INT64).to_numpy()
+    code_of = {name: code for code, name in enumerate(names)}
+    for (name,), own in moves.partition_by("process", as_dict=True).items():
+        start, end = np.searchsorted(process, [code_of[name], code_of[name] + 1], "left")
+        moved = own["completed"].fill_null(MAX_INT64).to_numpy()
         first = start + np.searchsorted(time[start:end], moved, "left")
         last = start + np.searchsorted(time[start:end], moved, "right")
         found += [np.arange(low, min(high + 1, end)) for low, high in zip(first, last, strict=True)]
@@ -313,11 +314,7 @@ def moves_of(p: Partition) -> pl.DataFrame:
     named = p.marks.filter(IS_MOVE).select("process", "completed", "at", "index", "group", position=POSITION)
     # An assignment by the group may be incremental, so one of other partitions clears nothing. An assignment by the
     # application, and a revocation that names no partition, clear every position.
-    is_clearing = (
-        (pl.col("kind") == "crash")
-        | ((pl.col("kind") == "assign") & ~pl.col("group"))
-        | ((pl.col("kind") == "revoke") & (pl.col("detail").fill_null("0") == "0"))
-    )
+    is_clearing = (pl.col("kind") == "crash") | ((pl.col("kind") == "assign") & ~pl.col("group")) | IS_REVOCATION_OF_ALL
     general = p.context.filter((pl.col("outcome") != "fail") & is_clearing).join(
         named.select("process", "at"), on=["process", "at"], how="anti", maintain_order="left"
     )

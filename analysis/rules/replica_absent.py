@@ -148,14 +148,15 @@ def _is_maybe_later(last: _LastLogs) -> pl.Expr:
 def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     """The sends that no log holds (`everywhere`), and those that the leader's log does not hold."""
     held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
-    anywhere = _without(acked, held)
     absent = _without(acked, last.judged(held))
-    is_everywhere = pl.col("send").is_in(anywhere["send"].implode())
+    is_everywhere = pl.col("send").is_in(_without(absent, held)["send"].implode())
     return absent.with_columns(everywhere=is_everywhere).sort("offset", "send", nulls_last=True)
 
 
 def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """The sends without their record in `held`: identified by value at any offset, a tombstone by its offset."""
+    if not acked["value"].null_count():
+        return acked.join(held, on="value", how="anti")
     values = acked.filter(pl.col("value").is_not_null()).join(held, on="value", how="anti")
     tombstones = acked.filter(pl.col("value").is_null() & pl.col("offset").is_not_null())
     gone = tombstones.join(held.filter(pl.col("value").is_null()), on="offset", how="anti")

@@ -179,20 +179,19 @@ def _nameless(p: Partition) -> pl.DataFrame:
 def sends_of(p: Partition) -> pl.DataFrame:
     """Acknowledged sends, with the columns that replica rules and causes take (replica_logs.SENT_RECORDS)."""
     entry = pl.Series(p.entry_of_send)
-    seen = p.entries.select(read=pl.col("times") > 0, held="in_final", first_read="first_read")
-    seen = seen.select(pl.all().gather(entry.set(entry < 0, None))).with_columns(
-        pl.col("read", "held").fill_null(False)
+    known = entry.set(entry < 0, None)
+    seen = p.entries.select(
+        read=(pl.col("times") > 0).gather(known).fill_null(False),
+        held=pl.col("in_final").gather(known).fill_null(False),
+        first_read=pl.col("first_read").gather(known),
     )
     if not len(p.reads):  # whether a consumer read them is not recorded
         seen = seen.with_columns(read=pl.lit(None, pl.Boolean))
-    columns = p.sends.with_columns(*seen, place="at")
     # Kafka's tools print neither invocations nor acks.
     configured = [name for name, about in p.settings.processes.items() if "acks" in about]
-    columns = columns.with_columns(
-        acks=pl.when(~pl.col("synthetic") | pl.col("process").is_in(configured)).then("acks")
-    )
+    acks = pl.when(~pl.col("synthetic") | pl.col("process").is_in(configured)).then("acks")
     # A send whose outcome only the log shows was not acknowledged to a client.
-    return complete_sends(columns.filter(pl.col("acknowledged")))
+    return complete_sends(p.sends.with_columns(*seen, place="at", acks=acks).filter("acknowledged"))
 
 
 # What a rule may assume in addition to well-formed lines: values are unique, clocks go forward, events have an order in

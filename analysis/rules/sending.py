@@ -12,7 +12,7 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting_offsets
 from ..partitions.partition import Partition, once
 from ..wording import plural, short
-from . import jepsen_steps
+from .jepsen_steps import GOES_BACK, SKIPS, findings_of, steps_between, steps_within
 from .rule import Result, Row, Rule, finding, where
 from .send_evidence import without_idempotence
 
@@ -42,8 +42,8 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
 def nonmonotonic_send_in_jepsen(p: Partition) -> Iterator[Result]:
     """Operations that send at or before the last value of their process's previous one; failed ones do not count."""
     sends = p.sends.filter(pl.col("outcome") != "fail")
-    steps = jepsen_steps.steps_between(p, sends, sends.clear(), counts=pl.lit(True))
-    yield from jepsen_steps.steps_back(p, "sent", steps)
+    steps = steps_between(p, sends, sends.clear(), counts=pl.lit(True))
+    yield from findings_of(p, "sent", steps.filter(GOES_BACK))
 
 
 @Rule(
@@ -65,9 +65,7 @@ def int_nonmonotonic_send(p: Partition) -> Iterator[Result]:
     yield from _steps_back(p, is_within=True)
 
 
-int_nonmonotonic_send.judged_in_jepsen_by(
-    lambda p: jepsen_steps.steps_back(p, "sent", jepsen_steps.steps_within(p, p.sends))
-)
+int_nonmonotonic_send.judged_in_jepsen_by(lambda p: findings_of(p, "sent", steps_within(p, p.sends).filter(GOES_BACK)))
 
 
 @Rule(
@@ -107,9 +105,7 @@ def int_send_skip(p: Partition) -> Iterator[Result]:
             )
 
 
-int_send_skip.judged_in_jepsen_by(
-    lambda p: jepsen_steps.skips(p, "sent", jepsen_steps.steps_within(p, p.sends), "note")
-)
+int_send_skip.judged_in_jepsen_by(lambda p: findings_of(p, "sent", steps_within(p, p.sends).filter(SKIPS), "note"))
 
 
 def _steps_back(p: Partition, is_within: bool) -> Iterator[Result]:

@@ -140,16 +140,25 @@ def rows_of(tables: Tables) -> Rows:
     return Rows(**{name: pl.concat(frames) for name, frames in own.items()})
 
 
+def rows_in_order(tables: Tables) -> Rows:
+    """The rows of a range: its sends in the order of offsets, its reads in the order of time."""
+    rows = rows_of(tables)
+    sends, reads = rows.sends, rows.reads
+    if not sends["offset"].is_sorted():
+        sends = sends.sort("offset", maintain_order=True)
+    if not (reads["at"].is_sorted() and reads["completed"].is_sorted(nulls_last=True)):
+        reads = reads.sort(*ORDER, nulls_last=True, maintain_order=True)
+    return Rows(sends, reads, rows.marks)
+
+
 def range_facts(tables: Tables, rest: Rows, number: int, common: Common) -> HashedFacts:
     """The facts of the range of that number (partitions/offset_ranges.py).
 
     `rest` are the rows of the partition without an offset, and its marks.
     """
-    settings, rows = common.settings, rows_of(tables)
+    settings, rows = common.settings, rows_in_order(tables)
+    sends, reads = rows.sends, rows.reads
     first, end = number * settings.range_offsets, (number + 1) * settings.range_offsets
-    sends = rows.sends if rows.sends["offset"].is_sorted() else rows.sends.sort("offset", maintain_order=True)
-    reads = by_time(rows.reads)
-    rows = Rows(sends, reads, rows.marks)
     matched = _match(sends, reads, first, end)
     indeterminate = _match_indeterminate(reads.filter(pl.Series(matched.entry < 0)), rest.sends)
     found = _NONE_FOUND if indeterminate is None else indeterminate
@@ -204,13 +213,6 @@ def _first_unhandled(rows: Rows, found: pl.DataFrame, rest: Rows, common: Common
 def as_one_partition(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with the column `tp`, the number of a partition among many: here it is the only one."""
     return rows.with_columns(tp=pl.lit(0))
-
-
-def by_time(reads: pl.DataFrame) -> pl.DataFrame:
-    """The reads in the order of time."""
-    if reads["at"].is_sorted() and reads["completed"].is_sorted(nulls_last=True):
-        return reads
-    return reads.sort(*ORDER, nulls_last=True, maintain_order=True)
 
 
 def _is_irregular(rows: Rows) -> bool:

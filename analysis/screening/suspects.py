@@ -26,7 +26,7 @@ from ..partitions.unit import Tables
 from .clocks import Clock, LastTimes, clocks_of, last_times_of
 from .groups import group_of, unhandled_records
 from .premises import IS_ODD_MARK
-from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, as_one_partition, by_time, rows_of
+from .range_facts import INVOKED, ORDER, OrderKey, Rows, SentBy, are_final, as_one_partition, rows_in_order
 
 MAX_LATE_SENDS = 1_000  # of a process in a range, before which it sent to higher ranges
 
@@ -101,9 +101,8 @@ class Cells:
     @classmethod
     def of(cls, tables: Tables, number: int, size: int) -> Cells:
         """The cells of the range of that number and size."""
-        rows = rows_of(tables)
-        sends, reads = rows.sends.sort("offset", maintain_order=True), by_time(rows.reads)
-        first = number * size
+        rows = rows_in_order(tables)
+        sends, reads, first = rows.sends, rows.reads, number * size
         of_send, of_read = (frame["offset"].to_numpy() - first for frame in (sends, reads))
         row_of_send = np.full(size, -1, np.int64)
         row_of_send[of_send] = np.arange(len(sends))

@@ -9,6 +9,7 @@ Source: Adya, Liskov and O'Neil, "Generalized Isolation Level Definitions" (dire
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -74,11 +75,7 @@ def edges_of(versions: Versions) -> tuple[pl.DataFrame, int]:
 
 def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
     """The DEPENDENCIES of `edges_of` that may be part of a cycle: those within the same window of time."""
-    times = edges.select(
-        history.txns[name].gather(edges[end]).alias(f"{end}_{name}")
-        for end in ("source", "target")
-        for name in ("start", "end")
-    ).with_row_index("row")
+    times = edges.select(_about(history, edges, ("source", "target"), ("start", "end"))).with_row_index("row")
     inside = dependencies_within(times, windows_of(times)).select("row", "window")
     return with_operations(edges[inside["row"]], history).with_columns(inside["window"])
 
@@ -86,23 +83,19 @@ def dependencies_of(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
 def with_operations(edges: pl.DataFrame, history: TxnHistory) -> pl.DataFrame:
     """The DEPENDENCIES of `edges_of`, in their order. Also `basis`, and of the transactions that show it the place and
     the process (one_at, one_process, other_at, other_process)."""
-    names = ("at", "start", "end", "process")
     wide = edges.select(
         history.keys.gather(edges["key"]).alias("topic"),
         pl.lit(0, pl.Int32).alias("partition"),
         "kind",
-        *(
-            history.txns[name].gather(edges[end]).alias(f"{end}_{name}")
-            for end in ("source", "target")
-            for name in names
-        ),
+        *_about(history, edges, ("source", "target"), ("at", "start", "end", "process")),
         *(pl.lit(None, pl.Int64).alias(f"{end}_offset") for end in ("source", "target")),
         pl.col("before").alias("source_value"),
         pl.col("after").alias("target_value"),
     )
-    shown_by = (
-        history.txns[name].gather(edges[txn]).alias(f"{txn}_{name}")
-        for txn in ("one", "other")
-        for name in ("at", "process")
-    )
+    shown_by = _about(history, edges, ("one", "other"), ("at", "process"))
     return typed(wide, DEPENDENCIES).with_columns(edges["basis"], *shown_by)
+
+
+def _about(history: TxnHistory, edges: pl.DataFrame, txns: Sequence[str], names: Sequence[str]) -> list[pl.Series]:
+    """The columns `names` (of TXNS) of the transactions in some columns of the edges, such as source_start."""
+    return [history.txns[name].gather(edges[txn]).alias(f"{txn}_{name}") for txn in txns for name in names]
