@@ -39,10 +39,10 @@ def had_records_at(timeline: Timeline, broker: str, lost: Lost, wrote: Term | No
     did not lose its tail after it, until a time (ns; None: ever).
     """
     ends = _later_ends(timeline, broker, lost)
-    above = takewhile(lambda end: end.end > lost.last and not _may_have_others(timeline, end, lost, wrote), ends)
-    last = next(iter([*above][-1:]), None)
-    if last is None:
+    above = [*takewhile(lambda end: end.end > lost.last and not _may_have_others(timeline, end, lost, wrote), ends)]
+    if not above:
         return None
+    last = above[-1]
     since = _reported_until(timeline, broker, last.when) if last.kind in OF_STARTS else last.when
     return None if may_have_lost_tail(timeline, broker, since + 1, until) else last.when
 
