@@ -226,10 +226,18 @@ def _replacement_facts(
     cut = [step for fact in changed for step in _cut_facts(timeline, broker, lost, fact)][:2]
     # A broker that was shut down in order had flushed its logs, so a log that is short after the next start is another.
     clean_starts = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker][:1]
-    clean_starts = [fact for fact in clean_starts if timeline.starts_once(broker, since, fact.when)]
+    clean_starts = [fact for fact in clean_starts if _is_first_start(timeline, broker, fact, since)]
     in_order = clean_starts or _shutdown_facts(timeline, broker, since, until)
     new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)][:1]
     return restored or cut or in_order or new_disks or _empty_disk_facts(timeline, lost, short)
+
+
+def _is_first_start(timeline: Timeline, broker: str, clean_start: Fact, since: int) -> bool:
+    """Whether the start with this line is the first one since a time (ns), by the broker's log: that has its first
+    line, and no source has two starts.
+    """
+    sources = [start.fact.source for start in timeline.starts_of(broker, since, clean_start.when)]
+    return clean_start.source in sources and len(sources) == len({*sources})
 
 
 def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

@@ -71,3 +71,9 @@ def test_a_later_start_after_a_shutdown_in_order_has_not_lost_what_the_first_one
     changes = [ALONE[0], (8, {"leader": -1}), ALONE[1]]
     found = rolled_back(before="", after="", changes=changes, events=[starts])
     assert found.cause == cause
+
+
+def test_a_start_in_order_may_be_a_later_one_if_its_first_line_was_not_collected():
+    events = [server_log("1", (9, IN_ORDER), (10, LOADED % 1))]
+    faults = fault("kill", "1", 6), fault("restart", "1", 7)
+    assert rolled_back(*faults, before="", after="", changes=ALONE, events=events).cause == "last-replica-standing"
