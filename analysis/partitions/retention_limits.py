@@ -56,7 +56,7 @@ def age_limit(p: Observations) -> int | None:
     has_tiered_logs = p.replica_logs is not None and p.replica_logs.is_tiered
     is_tiered = has_tiered_logs or str(about.get(TIERED, "")).lower() == "true"
     policy = str(about.get("cleanup.policy", "delete"))
-    if "retention.ms" not in about or policy != "delete" or is_tiered or p.settings.is_undated:
+    if "retention.ms" not in about or "delete" not in policy or is_tiered or p.settings.is_undated:
         return None
     limit = p.settings.retention_ms(p.topic)
     limits = [MAX_INT64 // MS if limit is None else limit]

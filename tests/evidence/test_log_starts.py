@@ -146,16 +146,17 @@ def test_records_that_consumers_read_are_not_called_unread_without_final_reads(t
     assert "no read returned" not in sentences
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 @pytest.mark.parametrize(
     ("elected", "lost"), [("10:00:09,000", ["b", "e"]), ("10:00:11,000", ["e"])], ids=["too young", "old enough"]
 )
-def test_retention_removes_no_record_that_an_election_lost_before_it_was_old_enough(tmp_path, elected, lost):
+def test_retention_removes_no_record_that_an_election_lost_before_it_was_old_enough(tmp_path, elected, lost, policy):
     """b and e are sent at 3 s and 5 s, and others are at their offsets from 12 s and 14 s on. With 5 s for clocks that
     differ, retention.ms lets a broker delete b from 10 s on, and e from 12 s on."""
     history = "p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 nemesis:kill q:x@1 q:y@2 c:<x@1,y@2 end=3/0 end=3/0 end=3/3"
     lines = LEADS.format(1), LEADS.format(2).replace("epoch 0 from offset 0", "epoch 1 from offset 1")
     logs = [("1", lines[0]), ("2", lines[1].replace("10:00:00,000", elected))]
-    settings = {"retention.ms": 12_000, "cleanup.policy": "delete", "replication.factor": 2}
+    settings = {"retention.ms": 12_000, "cleanup.policy": policy, "replication.factor": 2}
     run = bundle(tmp_path, f"{history} final:assign=3 final:<", [3, 3], logs, **settings)
     events = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     slow = "".join(json.dumps(event | {"time": event["time"] * 1000}) + "\n" for event in events)
