@@ -24,10 +24,11 @@ def may_have_returned(p: Partition, truncated: pl.DataFrame) -> pl.Series:
 
 
 def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether another record was seen at the offsets of sends, or the leader's last log has one or a later epoch there:
-    they were truncated.
+    """Whether the leader's last log has another record or a later epoch at the offsets of sends: they were truncated.
 
-    False for all if nothing was removed legally: the topic is not compacted, and the log starts at 0.
+    On a topic that is not compacted, also whether clients saw another record there; on another one, the log with the
+    sends may have come back, and have been compacted. False for all if the topic is not compacted and the log starts
+    at 0: nothing was removed legally.
     """
     logs = p.replica_logs
     if logs is None or (logs.is_compacted is False and not logs.leader_start):
@@ -37,7 +38,8 @@ def overwritten(p: Partition, sends: pl.DataFrame) -> pl.Series:
     others = placed.filter(is_written_once(p), pl.col("value").ne_missing(pl.col("now")))["row"]
     is_replaced = pl.int_range(len(sends), eager=True).is_in(others.implode())
     dated = with_other_value(p, sends)
-    return is_replaced | dated["other"].is_not_null() | began_of_later_epoch(p, dated).is_not_null()
+    was_seen = dated["other"].is_not_null() & (logs.is_compacted is False)
+    return is_replaced | was_seen | began_of_later_epoch(p, dated).is_not_null()
 
 
 def is_written_once(p: Partition) -> pl.Expr:

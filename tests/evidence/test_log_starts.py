@@ -170,7 +170,8 @@ def test_retention_removes_no_record_that_an_election_lost_before_it_was_old_eno
 
 def test_what_others_replaced_is_absent_from_the_logs_though_these_were_deleted_later(tmp_path):
     history = "p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 q:y@2 c:<x@1,y@2 delete=3 end=3/3 final:assign=3 final:<"
-    _, found = judged(bundle(tmp_path, history, [3, 3], [("1", LEADS.format(1))], **{"replication.factor": 2}))
+    settings = {"replication.factor": 2, "cleanup.policy": "delete"}
+    _, found = judged(bundle(tmp_path, history, [3, 3], [("1", LEADS.format(1))], **settings))
     for rule in ("lost-write", "acknowledged-absent"):
         assert found.filter(rule=rule)["values"].explode().to_list() == ["b"]
 
