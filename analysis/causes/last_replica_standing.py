@@ -43,6 +43,7 @@ from .replica_history import (
     sole_isr_facts,
 )
 from .surviving_records import missing_if_failed_together, still_had_records, stopped_alone_in_isr
+from .writing_term import missing_if_replaced_leader_wrote
 
 CITATION = "KIP-966 (the last replica standing), Kafka's documentation of replication and flush"
 REMEDY = (
@@ -97,6 +98,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         known = f"; its log lost the records, but the ISR was [{', '.join(isr)}]" if isr else ""
         sources = "__cluster_metadata, or the brokers' logs"
         return needs(f"evidence that broker {broker} was alone in the ISR ({sources}){known}")
+    if doubtful := missing_if_replaced_leader_wrote(timeline, change.old, lost):
+        return needs(*doubtful)
     return _proof(timeline, change, lost, had, alone, short)
 
 

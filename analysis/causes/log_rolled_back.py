@@ -181,8 +181,10 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were.
 
     A follower in the ISR may lack records that were acknowledged with acks=1 and not read. It has them if it joined the
-    ISR since, or led with them.
+    ISR since, or led with them. Once a leader began at or below the records, no ISR shows who has them.
     """
+    terms = dated(timeline.terms.values(), lost.stored_at)
+    until = min([until, *(term.when for term in terms if term.start is not None and term.start <= lost.first)])
     later = timeline.isr_between(lost.stored_at, until - 1)
     if lost.acks == {"1"} and not is_committed(lost):
         earlier = timeline.isr_between(until=lost.stored_at)
