@@ -67,7 +67,7 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
-    # Without a history: files beside those of brokers, of which none was read.
+    # Without a history: files beside the brokers' files that were not read.
     unknown_texts: tuple[str, ...] = ()  # of no known format
     archives: tuple[str, ...] = ()
     unread_folders: tuple[str, ...] = ()  # of brokers, and archives of them, if nothing in them could be read

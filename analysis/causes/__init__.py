@@ -158,7 +158,8 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, records: Sequence[
         if elected is not None and lost.replaced is not None and lost.replaced < elected - SECOND:
             return Explanation(UNKNOWN, missing=missing)  # an earlier election took the copy
         read = [time for time in repeated.read.values() if time is not None]
-        if elected is None or len(read) < len(repeated.offsets) or max(read) >= elected:
+        were_read_before = elected is not None and len(read) == len(repeated.offsets) and max(read) < elected
+        if not were_read_before:
             found = explain_loss(timeline, lost)
             # Without what concerns one offset, so that all copies of a truncation have one explanation.
             steps = tuple(fact for fact in found.chain if fact.place is None or fact.place != lost.replaced_place)

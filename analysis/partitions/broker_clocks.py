@@ -6,9 +6,9 @@ earlier. A leader that starts again in its epoch may have lost its log, and reco
 
 Elections: where no records bound the clocks, elections in the metadata log do, as its times are in UTC.
 
-Steps: no offset fits all lines of a broker whose clock was set while it ran, so its times prove nothing. A clock that
-was set back leaves lines that are earlier than those before them in the same file. One that was set forward leaves
-lines which the offset of the later ones dates before the election that they report.
+Steps: if a broker's clock was set while it ran, no offset fits all its lines, and its times prove nothing. After a step
+back, lines are earlier than those before them in the same file. After a step forward, the offset of the later lines
+dates the earlier ones before the elections that they report.
 
 The metadata log may be ahead of the history, as the clients' machine may have another time than the cluster. Two things
 contradict equal clocks: a partition is created before its first record is acknowledged, and a broker registers after it
@@ -102,9 +102,9 @@ def clocks_by_elections(clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[i
 def _corrected_beside(
     clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]], bounded: Collection[str]
 ) -> Mapping[str, Clock]:
-    """The clocks, of which faults or records bound some. Elections correct the others where they contradict them.
+    """The clocks; those that neither faults nor records bound are corrected where elections contradict them.
 
-    If they contradict any, a broker that logged no election has the clock of the metadata log.
+    If elections contradict any clock, a broker that logged no election gets the clock of the metadata log.
     """
     known = [clocks[broker].offset - ahead[broker][0] for broker in sorted(bounded) if broker in ahead]
     if not known or max(known) - min(known) > SLACK_MS or any(clocks[broker].has_conflict for broker in bounded):
