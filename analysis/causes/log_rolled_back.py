@@ -43,6 +43,7 @@ from .replica_history import (
     leads_next,
     may_another_have_led,
     may_have_followed,
+    may_have_lost_tail,
     return_facts,
     snapshots_with_records,
     term_led_again,
@@ -198,14 +199,17 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:
-    """The time (ns) of a broker's last death before `until`; 0 without one, or if another leader began before it.
+    """The time (ns) of a broker's last death before `until`; 0 without one, or if the leader that acknowledged the
+    records was replaced before it or may have lost its tail.
 
-    Until then the broker followed the leader that acknowledged the records, and kept them.
+    Until then the broker followed that leader, and kept the records.
     """
     died = [event.when for event in timeline.life_of(broker, until=until - 1) if event.kind == "died"]
     if not died or any(lost.stored_at < (term.time or 0) < died[-1] for term in timeline.terms.values()):
         return 0
-    return died[-1]
+    led = dated(timeline.terms.values(), until=lost.stored_at)[-1:]
+    is_unsure = any(may_have_lost_tail(timeline, term.leader or "", lost.stored_at, died[-1]) for term in led)
+    return 0 if is_unsure else died[-1]
 
 
 def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> int:

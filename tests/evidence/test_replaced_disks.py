@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
+from logjudge.analysis.causes import explain_loss
 
-from .test_disk_causes import ALONE, IN_ORDER, STOPPED, rolled_back, sentences
-from .timelines import BOOT, LOADED, fault, metadata, server_log, timeline
+from .replica_texts import logs
+from .test_disk_causes import ALONE, IN_ORDER, NEW, STOPPED, rolled_back, sentences
+from .timelines import BOOT, LOADED, epochs, fault, lost, metadata, server_log, timeline
 
 
 def moved(*changes, after):
@@ -39,6 +42,20 @@ def test_a_disk_without_the_replica_is_not_one_of_its_new_disks():
     registered = moved((2, "b"), after="bx")
     assert not timeline({}, meta=metadata(*registered)).new_disks
     assert len(timeline({}, meta=metadata(*moved((2, "a"), after="bx"))).new_disks) == 1
+
+
+@pytest.mark.parametrize(
+    ("registered", "cause"),
+    [
+        (9, "log-rolled-back"),
+        (2, "last-replica-standing"),  # before the record was written
+        (11, "last-replica-standing"),  # by a later process than the one that had lost the record
+    ],
+)
+def test_a_new_disk_lost_what_the_process_that_registered_it_lacks(registered, cause):
+    changes = [(1, {"brokerId": 1, "logDirs": "a"}), (registered, {"brokerId": 1, "logDirs": "b"}), *ALONE]
+    events = [server_log("1", (8, LOADED % 1), (10, BOOT))]
+    assert rolled_back(before="", after="", changes=changes, events=events).cause == cause
 
 
 FOLLOWS = [(1, {"leader": 2}), (7, {"leader": -1, "isr": [], "eligibleLeaderReplicas": [1, 2]})]
@@ -77,3 +94,74 @@ def test_a_start_in_order_may_be_a_later_one_if_its_first_line_was_not_collected
     events = [server_log("1", (9, IN_ORDER), (10, LOADED % 1))]
     faults = fault("kill", "1", 6), fault("restart", "1", 7)
     assert rolled_back(*faults, before="", after="", changes=ALONE, events=events).cause == "last-replica-standing"
+
+
+@pytest.mark.parametrize(
+    ("ended", "died", "cause"),
+    [
+        ("kill", 8, "log-rolled-back"),
+        ("kill", 6, "unknown"),  # broker 2 may have come back without the record, and led on
+        ("power-loss", 8, "unknown"),  # broker 1 followed it, and may have truncated the record
+    ],
+)
+def test_a_follower_that_dies_later_than_its_leader_came_back_has_what_that_still_had(ended, died, cause):
+    """Broker 2 starts again in its term before broker 1, in sync, dies and gets an older log."""
+    faults = [fault(ended, "2", 5.5), fault("restart", "2", 6.5), fault("kill", "1", died), fault("kill", "2", 8.4)]
+    changes = [(3, {"leader": 2, "isr": [2]}), (4, {"isr": [1, 2]}), (8.5, FOLLOWS[1][1]), LEADS_LAST]
+    events = [server_log("1", (11, LOADED % 1))]
+    faults += [fault("restore", "1", 9), *BACK]
+    assert rolled_back(*faults, before="", after="", changes=changes, events=events).cause == cause
+
+
+IN_SYNC = [(3, {"leader": 2, "isr": [2]}), (4, {"isr": [1, 2]})]
+
+
+@pytest.mark.parametrize(
+    ("acks", "changes", "cause"),
+    [
+        ("all", IN_SYNC, "log-rolled-back"),
+        ("1", IN_SYNC, "unknown"),  # a follower in the ISR need not have fetched the record
+        ("1", [*IN_SYNC, (6, {"isr": [2]}), (7, {"isr": [1, 2]})], "log-rolled-back"),
+    ],
+)
+def test_a_follower_in_the_isr_has_a_record_with_acks_1_only_if_it_joined_later(acks, changes, cause):
+    faults = fault("kill", "2", 8), fault("kill", "1", 8), fault("restore", "1", 9), fault("restart", "1", 11)
+    found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=[*changes, LEADS_LAST], acks=acks)
+    assert found.cause == cause
+
+
+def later_leader(*changes, epochs_of_1, events, faults=(), acks="all"):
+    """The cause of the loss of b if broker 1 leads last, from offset 1."""
+    tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("1", 0, 0), *(("1", *row) for row in epochs_of_1))}
+    meta = metadata(*changes).with_columns(byte=pl.int_range(pl.len()))
+    held = timeline(tables, {"replicas": ("1", "2")}, meta, events, leader="1", faults=faults)
+    return explain_loss(held, lost(acks)).cause
+
+
+@pytest.mark.parametrize(("start", "cause"), [(2, "log-rolled-back"), (1, "single-ack-failover")])
+def test_a_broker_that_led_from_above_a_record_with_acks_1_had_it(start, cause):
+    """Broker 2 acknowledges with acks=1, and broker 1 leads from `start` before its log is replaced."""
+    changes = (3, {"leader": 2, "isr": [1, 2]}), (7, {"leader": 1, "isr": [1, 2]}), LEADS_LAST
+    faults = fault("kill", "2", 6.5), fault("kill", "1", 8), fault("restore", "1", 9), fault("restart", "1", 10)
+    terms = {"epochs_of_1": [(1, 0), (2, start), (3, 1)], "events": [server_log("1", (11, LOADED % 1))]}
+    assert later_leader(*changes, **terms, faults=faults, acks="1") == cause
+
+
+@pytest.mark.parametrize(("between", "cause"), [((), "log-rolled-back"), ((10, 11), "unknown")])
+def test_a_broker_that_found_no_log_may_have_fetched_the_records_before_it_led(between, cause):
+    """Broker 1 creates its log at 9 s. Broker 2 may lead from 10 s, from above the record; broker 1 joins its ISR."""
+    leads_2 = [(at, change) for at, change in zip(between, ({"leader": 2, "isr": [2]}, {"isr": [1, 2]}), strict=False)]
+    terms = [(1, 2), (2, 1)] if between else [(1, 1)]
+    killed = fault("kill", "1", 6), fault("restart", "1", 8.5)
+    assert later_leader(*leads_2, LEADS_LAST, epochs_of_1=terms, events=[NEW], faults=killed) == cause
+
+
+@pytest.mark.parametrize(("end", "cause"), [(2, "last-replica-standing"), (1, "unknown"), (None, "unknown")])
+def test_a_broker_that_joined_the_isr_later_may_have_what_the_last_replica_lost(end, cause):
+    """Broker 1 acknowledges alone, and broker 2 joins it. Broker 1 loses the record twice, and leads alone."""
+    dark = [fault(kind, broker, at) for kind, at in (("power-loss", 8), ("restart", 10)) for broker in ("1", "2")]
+    dark += [fault("power-loss", "1", 12), fault("restart", "1", 14)]
+    changes = (3, {"isr": [1]}), (6, {"isr": [1, 2]}), (13, {"leader": -1, "isr": [1]}), (15, {"leader": 1})
+    loads = [server_log("1", (11, LOADED % 1), (14, LOADED % 1))]
+    loads += [] if end is None else [server_log("2", (11, LOADED % end))]
+    assert later_leader(*changes, epochs_of_1=[(2, 1)], events=loads, faults=dark) == cause

@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 from logjudge.analysis.causes import explain_loss
 
-from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, lost, of_format_v1, server_log, timeline
+from .replica_texts import epochs, logs
+from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, lost, metadata, of_format_v1, server_log, timeline
 
 UNCLEAN = "unclean.leader.election.enable"
+TERMS = (0, 0), (2, 3), (3, 1)  # leader epochs and their starts
 LED = "INFO [Partition orders-0 broker=1] ISR updated to {}  and version updated to 3 (kafka.cluster.Partition)"
 # Broker 1 reported the ISR at 3 s; broker 2 began to lead at 9 s. There is neither a metadata log nor a controller's.
 BEGINS_2 = server_log("2", (9, BEGAN % (2, 1, 1, 5, "2")))
@@ -95,3 +97,11 @@ def test_a_leader_that_started_again_acknowledges_nothing_in_its_old_term():
     follows = server_log("2", (2, LOADED % 0), (4, BEGAN % (2, 1, 1, 5, "2")))
     held = timeline(old, events=[led, follows], config={UNCLEAN: False}, version="2.4.1")
     assert explain_loss(held, lost("1", at=14.5)).cause == "unknown"
+
+
+@pytest.mark.parametrize(("second", "cause"), [(2, "unknown"), (1, "single-ack-failover")])
+def test_a_leader_that_began_above_the_records_lost_them_later(second, cause):
+    """Broker 2 leads from offset `second`, then broker 1 from offset 3, then broker 2 again from offset 1."""
+    tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(*(("2", *row) for row in TERMS), ("2", 1, second))}
+    meta = metadata((6, {"leader": 2}), (8, {"leader": 1}), (10, {"leader": 2, "isr": [2]}))
+    assert explain_loss(timeline(tables, {"replicas": ("1", "2")}, meta), lost("1")).cause == cause
