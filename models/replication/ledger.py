@@ -248,12 +248,17 @@ class Ledger:
     def _election_of(self, leader: ReplicaView, state: PartitionState, since: int) -> Election:
         """The election that a leader with this state owes its place to.
 
-        An unclean one after the epoch `since`, if that leader did not begin to lead before it was elected again.
+        An unclean one after the epoch `since`, if that leader did not begin to lead before it was elected again. If
+        others that did not begin to lead were elected uncleanly before it was, the state before is that before them.
         """
         elected = self.elected[leader.partition]
+        own = elected.get(state.epoch, Election(state, state))
         unseen = [elected[epoch] for epoch in range(since + 1, state.epoch) if epoch in elected]
-        unclean = [one for one in unseen if one.after.is_unclean and one.after.leader == leader.broker]
-        return [*unclean, elected.get(state.epoch, Election(state, state))][0]
+        unclean = [one for one in unseen if one.after.is_unclean]
+        again = [one for one in unclean if one.after.leader == leader.broker]
+        if again or not own.after.is_unclean:
+            return [*again, own][0]
+        return Election([*unclean, own][0].before, own.after)
 
     def _explain(self, ack: Ack, newest: NewestLeader, time: int) -> Loss:
         leader, (before, after) = newest.replica, newest.election
