@@ -15,7 +15,7 @@ from .divergences import explain_divergence, explain_split_brain, split_brain_lo
 from .incident import MAX_TEXT, Explained
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
-from .repeats import explain_duplicate, explain_misread
+from .repeats import explain_duplicate, explain_misread, explain_replaced
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
 
@@ -26,6 +26,7 @@ EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]
     "regression": lambda p, finding, _: explain_regression(p, finding),
     "duplicate": lambda p, finding, _: explain_duplicate(p, finding),
     "misread": lambda p, finding, _: explain_misread(p, finding),
+    "replaced": lambda p, finding, _: explain_replaced(p, finding),
     "ending": lambda p, finding, _: explain_ending(p, finding),
 }
 

@@ -34,6 +34,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
         return (
             f"no member of group {groups[0]} handled {plural(records, 'record')}: {places_of(map(LostRange.of, alike))}"
         )
+    if len(alike) == 1:
+        return worst.sentence
     return f"{count_text(worst.rule, records, len(alike))} of {worst.rule}, for example: {worst.sentence}"
 
 

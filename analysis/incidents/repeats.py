@@ -1,4 +1,4 @@
-"""Explains values that stand at several offsets, and reads of damaged copies."""
+"""Explains values at several offsets, several values at one offset, and reads of damaged copies."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import polars as pl
 
 from ...histories.tables import Finding
 from .. import causes
-from ..causes.cases import Explanation
+from ..causes.cases import Explanation, Lost
 from ..causes.repeated_values import Repeated, records_at
+from ..extremes import greatest
 from ..partitions.partition import Partition, once
 
 Record = dict[str, Any]
@@ -71,6 +72,33 @@ def _repeats(p: Partition) -> _Repeats:
     for offset, *row in acked.sort("completed").select("offset", "completed", "at", "value").iter_rows():
         acknowledged.setdefault(offset, []).append(tuple(row))
     return _Repeats(read, sends, records, acknowledged)
+
+
+def explain_replaced(p: Partition, finding: Finding) -> Explanation | None:
+    """The cause of several values at one offset, or of a step back to it: a damaged copy that was read, or what
+    truncated the records that others have replaced.
+
+    None without brokers' evidence of these others, if an offset had several before, and if the finding follows from a
+    loss.
+    """
+    if finding.rule == "inconsistent-offsets" and (misread := explain_misread(p, finding)) is not None:
+        return misread
+    first, last = finding.first_offset, finding.last_offset
+    if p.timeline is None or finding.related or first is None or last is None:
+        return None
+    seen = p.entries_between(first, last)
+    if not seen["offset"].is_duplicated().any():
+        return None
+    logs = p.timeline.replica_logs
+    now = logs.last_records.filter(pl.col("offset").is_between(first, last), broker=logs.leader or "")
+    gone = seen.join(now, on="offset", how="semi").join(now, on=["offset", "value"], how="anti")
+    gone = gone.filter(pl.col("first_read").is_not_null())
+    if not len(gone) == gone["offset"].n_unique() == finding.count:
+        return None
+    acks = p.sends.filter(pl.col("value").is_in(gone["value"].implode()))["acks"].drop_nulls()
+    place, read_at = (p.topic, p.partition, first, last, len(gone)), greatest(gone["first_read"], 0)
+    lost = Lost(*place, frozenset(acks), tuple(gone["value"]), written=read_at, read=len(gone))
+    return causes.explain_loss(p.timeline, lost)
 
 
 def explain_misread(p: Partition, finding: Finding) -> Explanation | None:

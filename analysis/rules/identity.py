@@ -26,7 +26,7 @@ from .send_evidence import without_idempotence
     needs=("records",),
     assumes=("partitions",),
     follows="offset",
-    explained_as="misread",
+    explained_as="replaced",
 ).judged_by
 def inconsistent_offsets(p: Partition) -> Iterator[Result]:
     """Offsets at which clients saw several values; adjacent ones are one finding.

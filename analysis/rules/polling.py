@@ -102,6 +102,7 @@ int_poll_skip.judged_in_jepsen_by(lambda p: findings_of(p, "polled", _within_pol
     needs=("reads",),
     assumes=("process clock",),
     follows="offset",
+    explained_as="replaced",
 ).judged_by
 def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     """Polls that return a record before their consumer's position.

@@ -231,7 +231,9 @@ class Rule:
     assumes: tuple[Assumed, ...] = ()
     follows: Literal["offset", "value"] | None = None  # how a finding is known to follow from a loss
     # By causes; None: it is not explained.
-    explained_as: Literal["loss", "divergence", "missed", "regression", "duplicate", "misread", "ending"] | None = None
+    explained_as: (
+        Literal["loss", "divergence", "missed", "regression", "duplicate", "misread", "replaced", "ending"] | None
+    ) = None
     values_are_records: bool = False  # the values of a finding are the records concerned, and nothing else
     judges: dict[str, Judge] = field(default_factory=dict)  # by dialect of the history; none: the rule is not judged
 

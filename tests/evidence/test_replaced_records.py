@@ -1,0 +1,47 @@
+"""Several values at one offset of which none was acknowledged: the cause is what truncated the replaced record."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.incidents.explaining import explain
+from logjudge.analysis.incidents.joining import incidents_of
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.rules import RULES
+from logjudge.analysis.verdict.consequences import findings_of
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import READS, SENDS
+
+from .timelines import AFTER, SECOND, UNCLEAN, timeline
+
+
+def read_twice(*polls, held):
+    """A partition of which a consumer polled these offsets, values and seconds."""
+    about = {"process": "c", "outcome": "ok", "txn": False, "exempt": False, "index": 0}
+    reads = [
+        {**about, "invoked": int(at * SECOND) - 1, "completed": int(at * SECOND), "invoked_at": at, "at": at}
+        | {"offset": offset, "value": value}
+        for offset, value, at in polls
+    ]
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(reads, schema=READS)
+    return Partition("orders", 0, Settings(), *frames, replica_logs=held.replica_logs, timeline=held)
+
+
+@pytest.mark.parametrize(
+    ("read_at", "again", "cause"),
+    [
+        (5, "x", "unclean-election"),
+        (5, "y", "unknown"),  # the leader's log has neither of them
+        (10, "x", "unknown"),  # broker 2, which never had it, led already
+    ],
+)
+def test_a_record_that_was_read_and_replaced_was_taken_by_the_unclean_election(read_at, again, cause):
+    """As a record of a transaction that aborts, which a consumer of uncommitted records had read."""
+    p = read_twice((1, "b", read_at), (1, again, 12), held=timeline(AFTER, meta=UNCLEAN))
+    names = ("inconsistent-offsets", "nonmonotonic-poll")
+    findings, explained = explain(p, findings_of(p, {name: RULES[name].judges["native"](p) for name in names}))
+    assert [finding.rule for finding in findings] == [*names]
+    incidents = [one for one in incidents_of(findings, explained) if one.findings]
+    assert {one.cause for one in incidents} == {cause}
+    assert incidents[0].headline == f"orders-0@1 held b and {again}"
+    assert len(incidents) == (2 if cause == "unknown" else 1)
