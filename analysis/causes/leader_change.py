@@ -227,11 +227,11 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     until = min(ends, default=term.time)
     if ends and until - term.time < MS:
         return True
-    if lost.first_acked is None:
+    since = lost.written if lost.first_acked is None else lost.first_acked
+    if since is None:
         return False
     loaded = timeline.ends_of(term.leader, "loaded")
-    cut = truncations(timeline, term.leader, lost.first_acked, lost.last)
-    since = lost.first_acked
+    cut = truncations(timeline, term.leader, since, lost.last)
     changed = timeline.starts_and_loads(term.leader, since, until) or dated(cut, since, until)
     held = had_records_at(timeline, term.leader, lost, change.old, until)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):

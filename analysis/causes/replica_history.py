@@ -140,16 +140,19 @@ def truncations(timeline: Timeline, broker: str | None, after: int | None, max_e
     return [cut for cut in cuts if after is None or cut.time is None or cut.time >= after - SECOND]
 
 
+def truncates_by_epochs(timeline: Timeline) -> bool:
+    """Whether followers truncate their logs to the ends of leader epochs (KIP-101, KIP-279)."""
+    release = timeline.release()
+    return release is not None and release >= (2, 0) and not (timeline.replica_logs.batches["magic"] < 2).any()
+
+
 def facts_truncated_to(timeline: Timeline, broker: str | None, term: Term, lost: Lost) -> list[Fact]:
     """The fact that a broker truncated the records while it followed the leader of a term; empty without proof.
 
     By leader epochs a follower only truncates what its leader's log lacks (KIP-101, KIP-279), wherever that log ended.
     A leader that started again in between may have lost the records then.
     """
-    release, batches = timeline.release(), timeline.replica_logs.batches
-    if release is None or release < (2, 0) or (batches["magic"] < 2).any():
-        return []
-    if term.time is None or term.leader in (None, broker) or not lost.stored_at:
+    if term.time is None or term.leader in (None, broker) or not lost.stored_at or not truncates_by_epochs(timeline):
         return []
     later = [t.time for t in timeline.terms_after(term.epoch) if t.leader not in (None, term.leader)]
     if any(time is None for time in later):

@@ -38,6 +38,7 @@ from .replica_history import (
     short_log_facts,
     snapshots_with_records,
     sole_isr_facts,
+    truncates_by_epochs,
     truncations,
 )
 from .returned_records import followed_another
@@ -160,6 +161,9 @@ def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -
     if failed:
         directory = "the log directory" if len(failed) == 1 else "the log directories"
         return f"whether {directory} of {brokers(failed)}, failed before epoch {new.epoch}, still had the records"
+    loads = {broker: timeline.dated_ends(broker, "loaded", since=new.time or 0)[:1] for broker in electable}
+    if emptied := [broker for broker in electable if any(end.is_new for end in loads[broker])]:
+        return f"whether {brokers(emptied)}, without a log at the next start, had lost it before epoch {new.epoch}"
     others = f"{brokers(electable)}, which could have been elected in epoch {new.epoch}"
     return f"why {others}, lacked the records (server.log)"
 
@@ -192,7 +196,19 @@ def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term 
         others = epochs.filter(is_between, pl.col("start_offset") <= lost.first)
         had_others = epochs.filter(leader_epoch=term.epoch).join(others, on="snapshot", how="semi").height > 0
         had_others = had_others or followed_another(timeline, term, lost, now)
+        had_others = had_others or _joined_isr_of(timeline, leader, new)
         was_truncated = bool(truncations(timeline, leader, lost.last_acked, lost.last))
         if not had_others and not was_truncated and was_above(timeline, leader, lost):
             return term
     return None
+
+
+def _joined_isr_of(timeline: Timeline, broker: str, new: Term) -> bool:
+    """Whether a broker joined the ISR while the leader of a term led, so that it had truncated what that one lacked.
+
+    False for logs that are not truncated by leader epochs (KIP-101, KIP-279).
+    """
+    if new.time is None or new.isr is None or broker in new.isr or not truncates_by_epochs(timeline):
+        return False
+    later = [term.when for term in timeline.terms_after(new.epoch) if term.leader not in (None, new.leader)]
+    return any(broker in report.isr for report in timeline.isr_between(new.time, min(later, default=MAX_INT64) - 1))

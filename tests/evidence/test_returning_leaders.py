@@ -14,6 +14,7 @@ from .timelines import (
     AFTER,
     BEGAN,
     BEGINS,
+    BOOT,
     CUT,
     LEADS,
     LOADED,
@@ -26,6 +27,8 @@ from .timelines import (
     server_log,
     timeline,
 )
+
+NO_LOG = "INFO Created log for partition orders-0 in /lab/disk2/orders-0 with properties {} (kafka.log.LogManager)"
 
 
 @pytest.mark.parametrize(
@@ -95,19 +98,22 @@ def test_a_chain_shows_why_a_leader_between_two_elections_was_replaced(kind, bro
     assert any(f"broker {broker}" in fact.sentence for fact in stops) == is_shown
 
 
-@pytest.mark.parametrize(("end", "cause"), [(1, "unknown"), (2, "unclean-election")])
-def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(end, cause):
+@pytest.mark.parametrize(
+    ("loaded", "missing"),
+    [
+        (LOADED % 1, "why broker 1, which could have been elected in epoch 1, lacked the records (server.log)"),
+        (NO_LOG, "whether broker 1, without a log at the next start, had lost it before epoch 1"),
+        (LOADED % 2, None),
+    ],
+)
+def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(loaded, missing):
     """Broker 1 restarted with the records, lost power, and came back after the election of broker 2."""
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = [fault("kill", "1", 6), fault("restart", "1", 7), fault("power-loss", "1", 8), fault("restart", "1", 12)]
-    events = [server_log("1", (7, LOADED % 2), (12, LOADED % end))]
+    events = [server_log("1", (7, LOADED % 2), (12, loaded))]
     explained = explain_loss(timeline(AFTER, meta=meta, events=events, faults=faults), lost())
-    assert explained.cause == cause
-    if cause == "unknown":
-        assert (
-            "why broker 1, which could have been elected in epoch 1, lacked the records (server.log)"
-            in explained.missing
-        )
+    assert explained.cause == ("unknown" if missing else "unclean-election")
+    assert missing is None or missing in explained.missing
 
 
 def test_a_replica_that_was_killed_too_is_no_eligible_leader():
@@ -154,8 +160,7 @@ def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_s
 def test_a_disk_that_failed_before_an_unclean_election_may_have_had_the_records(copied, cause):
     """Broker 1 lived on, was alone in the ISR, and later started with an empty disk."""
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
-    created = "INFO Created log for partition orders-0 in /lab/disk2/orders-0 with properties {} (kafka.log.LogManager)"
-    log = server_log("1", (7, DISK_FAILED.format("orders-0")), (14, created))
+    log = server_log("1", (7, DISK_FAILED.format("orders-0")), (14, NO_LOG))
     faults = [fault("kill", "1", 12), fault("restart", "1", 13)]
     tables, about = AFTER, {}
     if copied:
@@ -364,3 +369,18 @@ def test_a_leader_that_went_on_in_a_new_epoch_wrote_the_records_in_the_last_one(
     gone = replace(lost(first=1, last=2, values=("b", "c"), at=4), last_acked=6 * SECOND)
     assert [term.epoch for term in (find_leader_change(found, gone).old, find_leader_change(found, gone).new)] == [1, 2]
     assert explain_loss(found, gone).cause == "unclean-election"
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+@pytest.mark.parametrize(("restarted_at", "end", "is_unclean"), [(12, 2, True), (6, 1, False)])
+def test_a_leader_with_a_new_epoch_lost_nothing_if_it_returned_with_the_records(
+    restarted_at, end, is_unclean, is_acknowledged
+):
+    """No offset is known at which broker 1 began epoch 1, as it may have been dead then."""
+    elected = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1]}), (7, {"leader": 1, "isr": [1]}), (8, {"leader": -1}), (9, elected))
+    tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(("2", 0, 0), ("2", 3, 1))}
+    starts = [(2, BOOT), (2, LOADED % 0), (restarted_at, BOOT), (restarted_at, LOADED % end)]
+    gone = lost() if is_acknowledged else replace(lost(), first_acked=None, last_acked=None, written=5 * SECOND)
+    found = explain_loss(timeline(tables, meta=meta, events=[server_log("1", *starts, (13, CUT % 1))]), gone)
+    assert (found.cause == "unclean-election") == is_unclean

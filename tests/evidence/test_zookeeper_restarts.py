@@ -9,11 +9,16 @@ from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import joined, logs
 from .test_disk_causes import IN_ORDER, rolled_back
-from .timelines import BOOT, LEADS, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BEGAN, BOOT, LEADS, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 BEGINS = (
     "INFO [Broker id=1] Leader orders-0 starts at leader epoch 3 from offset %d with high watermark 1 ISR [1]"
     " addingReplicas [] removingReplicas []. Previous leader epoch was 3. (state.change.logger)"
+)
+
+FOLLOWS = (
+    "INFO [Broker id=1] Follower orders-0 starts at leader epoch 1 from offset 2 with partition epoch 3 and high"
+    " watermark 1. Current leader is 2. Previous leader Some(2) and previous leader epoch was 1. (state.change.logger)"
 )
 
 
@@ -74,3 +79,15 @@ def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_in_order):
     assert found.chain[-1].sentence == "broker 1 began to lead orders-0 in epoch 3 from offset 1, ISR [1]"
     assert not [fact for fact in found.chain if fact.kind == "fault-truncate"]
     assert ("fault-shutdown" if is_in_order else "kill") in {fact.kind for fact in found.chain}
+
+
+@pytest.mark.parametrize(("version", "cause"), [("3.8.1", "unclean-election"), ("1.1.1", "unknown")])
+def test_a_leader_that_had_joined_the_isr_of_the_unclean_one_brought_nothing_back(version, cause):
+    """No server.log shows what broker 1 truncated, and no log its second term: the next unclean election took that."""
+    unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    join = (12, {"isr": [2, 1], "leaderRecoveryState": 0})
+    meta = metadata((4, {"isr": [1]}), (9, unclean), join, (14, {"leader": 1, "isr": [1]}), (20, unclean))
+    tables = {**logs("1: 0a 1x@1 2z@3\n2: 0a 1x@1 2z@3"), "epochs": epochs(("2", 0, 0), ("2", 1, 1), ("2", 3, 2))}
+    lines = (11, FOLLOWS), (14, BEGAN % (1, 2, 2, 5, "1"))
+    found = timeline(tables, meta=meta, events=[server_log("1", *lines)], version=version)
+    assert explain_loss(found, lost()).cause == cause
