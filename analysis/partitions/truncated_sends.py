@@ -54,7 +54,7 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     last_seen = pl.max_horizontal(acknowledged, "last_read")
     # No sign of the truncation began before `begun`, and one was known at `known`.
     begun = pl.min_horizontal("other_begun", "later_end_begun")
-    known = pl.min_horizontal("other_known", "later_end_done").fill_null(MAX_INT64)
+    known = pl.min_horizontal("other_known", "later_end_done", _absent_from_copy(p)).fill_null(MAX_INT64)
     passed, requested = (pl.lit(pl.Series(start.passed(offset, requested=only))) for only in (False, True))
     expiry = earliest_expiry(p, sends)
     is_old = (pl.col("offset") < requested_below(p)) | (pl.Series(expiry) <= passed)
@@ -73,6 +73,19 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
         compactable=compacted.since,
     )
     return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
+
+
+def _absent_from_copy(p: Partition) -> pl.Expr:
+    """An expression on sends: the time (ns) of the last copy of the logs, if no log of it has the acknowledged record.
+
+    Null for a record that a log has, without the time of the copy, or if a log is damaged.
+    """
+    logs = p.replica_logs
+    copied = None if logs is None else logs.times.get(logs.last)
+    if logs is None or copied is None or logs.damage.height:
+        return pl.lit(None, pl.Int64)
+    is_held = pl.col("value").is_in(logs.last_records["value"].drop_nulls().implode())
+    return pl.when(~is_held & (pl.col("completed") < copied)).then(pl.lit(copied, pl.Int64))
 
 
 def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:

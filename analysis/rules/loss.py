@@ -187,12 +187,12 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     the log again and compacted), `hidden` (a poll without a known outcome may have returned it), or
     `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at, last_read, in_final.
     """
-    sends, final, start = _with_reasons(p), p.final, p.log_start
+    sends, final = _with_reasons(p), p.final
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
     missed = pl.any_horizontal(*proofs) & ~pl.col("legal")
     maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
-    is_below = (pl.col("offset") < max(start.certain, start.possible)).fill_null(False) & _may_be_deleted_since(p)
+    is_below = (pl.col("offset") < _start_until_copy(p)).fill_null(False) & _may_be_deleted_since(p)
     not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
     returned = pl.col("maybe_returned")
     surely_truncated = pl.col("truncated") & ~pl.col("removed") & ~returned
@@ -207,6 +207,15 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
     doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
     return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
+
+
+def _start_until_copy(p: Partition) -> int:
+    """The offset below which records may have been deleted before the brokers' last logs were copied."""
+    start, logs = p.log_start, p.replica_logs
+    copied = None if logs is None else logs.times.get(logs.last)
+    if copied is None:
+        return max(start.certain, start.possible)
+    return max((one.offset for one in start.evidence if one.since < copied), default=0)
 
 
 def _may_be_deleted_since(p: Partition) -> pl.Expr:

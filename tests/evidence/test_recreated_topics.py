@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import invoke, verdict_of_run
 from figure_cases import judged
+from logjudge import check
 from logjudge.histories.evidence.metadata_records import encode
 from logjudge.plots import draw
 from notation import parse
@@ -74,3 +76,16 @@ def test_figures_end_with_the_topic(run: Path) -> None:
     [term] = old["terms"]
     assert old["isr"][-1] == [term["ended"], []]
     draw("swimlane", figures, {"partition": "x-0#1"})
+
+
+@pytest.mark.parametrize(("values", "lost"), [(b"a", ["b"]), (b"ab", [])])
+def test_a_copy_from_before_the_deletion_shows_what_was_lost_before(run: Path, values: bytes, lost: list[str]) -> None:
+    """No other record took the offset of b, and a later deletion of the topic does not excuse its loss."""
+    for log in run.glob("snapshots/early/brokers/*/data/x-0/*.log"):
+        log.write_bytes(b"".join(batch(at, bytes((value,))) for at, value in enumerate(values)))
+    deletion = next(line for line in map(json.loads, (run / "history.jsonl").open()) if line["f"] == "fault")
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "snapshots": {"early": {"time": deletion["time"] - 1}}}))
+    found = check(run).findings
+    for rule in ("lost-write", "acknowledged-absent"):
+        assert [value for values in found.filter(rule=rule)["values"] for value in values] == lost
