@@ -13,7 +13,7 @@ from ..partitions.partition import Partition
 from ..replicas.resolved_outcomes import missing_leader_log
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_comparable, pieces_of
 from ..wording import plural, short, some
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown
+from .rule import NO_BROKER_FILES, MissingSetting, Result, Rule, Unknown
 
 
 @Rule(
@@ -23,6 +23,7 @@ from .rule import NO_BROKER_FILES, Result, Rule, Unknown
     unknown_when=(
         "The last leader's log was not collected, or is damaged, so that markers may be missing. The topic was deleted "
         "during the run. "
+        "run.json does not set cleanup.policy, and acknowledged records are absent. "
         f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
     ),
     in_jepsen=NO_BROKER_FILES,
@@ -50,7 +51,10 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
             yield Unknown(
                 f"topic {p.topic} was deleted: transactions of {p.label} are not compared with other partitions"
             )
-    if len(pieces_of(p).odd) > MAX_PIECES:
+    pieces = pieces_of(p)
+    if pieces.needs_policy:
+        yield MissingSetting(f"cleanup.policy of {p.topic}")
+    if len(pieces.odd) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 
 

@@ -54,6 +54,9 @@ class Pieces(NamedTuple):
 
     odd: pl.DataFrame
     expected: Expected
+    needs_policy: bool = (
+        False  # whether cleanup.policy, which is not recorded, decides if acknowledged records are absent
+    )
 
 
 NO_PIECES = Pieces(pl.DataFrame(schema=PIECES), Expected("", 0, pl.DataFrame(schema=EXPECTED)))
@@ -83,7 +86,10 @@ def pieces_of(p: Partition) -> Pieces:
         return NO_PIECES
     if missing_leader_log(logs) or logs.is_leader_damaged:
         return NO_PIECES
-    records = _with_states(p, logs)
+    records, is_absent = _with_states(p, logs), (pl.col("state") == ABSENT)
+    needs_policy = logs.is_compacted is None and records.select(is_absent.any()).item()
+    if logs.is_compacted is not False:
+        records = records.filter(~is_absent)
     expected = {"ok": COMMITTED, "info": COMMITTED, "fail": ABORTED}
     is_expected = pl.col("state") == pl.col("outcome").replace_strict(expected, return_dtype=pl.String)
     pieces = records.group_by("at", "state", maintain_order=True).agg(
@@ -97,7 +103,7 @@ def pieces_of(p: Partition) -> Pieces:
         explanation=pl.lit(None, pl.String),
     )
     odd, others = pieces.filter(~pl.col("is_expected")), pieces.filter("is_expected")
-    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(others, EXPECTED)))
+    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(others, EXPECTED)), needs_policy)
 
 
 def _with_states(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
@@ -112,7 +118,7 @@ def _with_states(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:
     found = found.select("value", "aborted", "marker", "broker", "file", "byte", place="offset")
     is_unique &= ~pl.col("value").is_in(found["value"].filter(found["value"].is_duplicated()).implode())
     sends = p.sends.filter(pl.col("txn") & is_named & is_unique)
-    whole = logs.leader_start == 0 and logs.is_compacted is False
+    whole = logs.leader_start == 0
     joined = sends.join(found, on="value", how="left", maintain_order="left")
     # An acknowledged transaction is `ok` for its client; what brokers' files resolved is not.
     # A resolved failure has no time: the client recorded none.

@@ -133,7 +133,7 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
     complete = is_final and not rests_on_broken and not unjudged
     if counts["violation"]:
         verdict = "invalid"
-    elif results.run.settings.dialect not in rule.judges or not all(totals.get(need, 0) for need in rule.needs):
+    elif results.run.settings.dialect not in rule.judges or not _has_data_for(rule, results, totals):
         verdict = "not-judged"
     else:
         verdict = "valid" if complete else "unknown"
@@ -148,6 +148,13 @@ def _rule_record(rule: Rule, results: Results, totals: dict[str, int], rests_on_
         "accepted_count": counts["accepted records"],
         "notes": counts["note"],
     }
+
+
+def _has_data_for(rule: Rule, results: Results, totals: dict[str, int]) -> bool:
+    """Whether the run has what a rule judges; a rule on brokers' files needs it in one partition."""
+    if rule.is_of_brokers:
+        return any(all(summary["counts"].get(need) for need in rule.needs) for summary in results.summaries)
+    return all(totals.get(need, 0) for need in rule.needs)
 
 
 def _needing_final_reads(results: Results) -> list[dict[str, Any]]:

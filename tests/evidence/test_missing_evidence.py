@@ -18,6 +18,8 @@ from logjudge import check as judged
 
 from .conftest import DATA, RUNS
 from .test_commands import Unpack, check
+from .transaction_logs import STARTED_AT, transaction, write_run
+from .transaction_logs import judged as verdict_of_transactions
 
 
 def replicas_collected(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -282,3 +284,19 @@ def test_records_are_absent_from_logs_that_are_all_empty(has_final_read: bool, e
     absent = verdict["rules"]["acknowledged-absent"]
     assert (absent["verdict"], absent["count"]) == (expected, 2 * has_final_read)
     assert "all logs are empty" in replicas_collected(verdict)["says"]
+
+
+def test_logs_of_another_topic_do_not_judge_acknowledged_records(tmp_path: Path) -> None:
+    run = shutil.copytree(LOSSY, tmp_path / "run")
+    for log in [*run.glob("**/orders-*")]:
+        log.rename(log.with_name(log.name.replace("orders", "other")))
+    assert judged(run).rules["acknowledged-absent"]["verdict"] == "not-judged"
+
+
+@pytest.mark.parametrize(("policy", "verdict"), [("delete", "invalid"), ("compact", "valid"), (None, "unknown")])
+def test_whether_a_record_of_a_transaction_was_compacted_is_unknown_without_the_policy(policy, verdict, tmp_path: Path):
+    """The transaction of c and b is committed, and its log lacks c."""
+    topic = {"x": {"replication.factor": 1, **({} if policy is None else {"cleanup.policy": policy})}}
+    folder = write_run(tmp_path, {0: "z 7b 7!"}, transaction("t", 0, [(0, "c", None), (0, "b", 1)], "ok", (2, 8)))
+    (folder / "run.json").write_text(json.dumps({"format": 1, "started_at": STARTED_AT, "topics": topic}))
+    assert verdict_of_transactions(folder, "torn-transaction")[1] == verdict
