@@ -60,7 +60,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     - A poll of a member without a known outcome may have returned the record.
     - A transaction of unknown outcome commits an offset after the record, which a member had polled.
     - A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
-    - Only __consumer_offsets shows the commit, and a member of the group recorded nothing.
+    - Only __consumer_offsets shows the commit, and a member of the group recorded nothing, or the history ends before.
     - run.json does not set group.id of a producer that commits in transactions, and some process handled the record.
     - Compaction may have removed the record: run.json does not set cleanup.policy, a later record has its key, and the
       final reads did not return it.
@@ -94,8 +94,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         # What a commit claims, and what the start of the group skipped, are separate findings.
         claimed, skipped = missed[missed >= first], missed[missed < first]
         is_only_stored = claimed >= greatest(known["offset"], 0)
-        if is_only_stored.any() and (silent := _unrecorded_members(p, group)):
-            yield Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
+        if is_only_stored.any() and (unrecorded := _unrecorded_commit(p, group, commits)):
+            yield unrecorded
             claimed = claimed[~is_only_stored]
         ahead = np.isin(claimed, sent_after_the_end(p, group, claimed))
         for severity, part in (("violation", claimed[~ahead]), ("note", claimed[ahead])):
@@ -271,6 +271,21 @@ def _with_stored(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFr
     stored = {"process": group.id, "kind": "stored", "offset": row["offset"], "invoked": time, "completed": time}
     stored |= {"stored_in": row["file"], "stored_at": row["byte"]}
     return pl.concat([commits, pl.DataFrame([stored])], how="diagonal_relaxed")
+
+
+def _unrecorded_commit(p: Partition, group: Group, commits: pl.DataFrame) -> Unknown | None:
+    """Why a member without a record, or after the history, may have made the commit that only files show; else None."""
+    if silent := _unrecorded_members(p, group):
+        return Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
+    times = [
+        frame.select(pl.col("invoked", "completed").max()).row(0) for frame in (p.sends, p.reads, p.marks, p.context)
+    ]
+    ended = max((time for row in times for time in row if time is not None), default=MAX_INT64)
+    row = commits.row(-1, named=True)
+    # The time of a stored commit is at most a second late, and brokers' clocks may be another one ahead.
+    if row["kind"] != "stored" or row["completed"] <= ended + 2 * SECOND:
+        return None
+    return Unknown(f"the history of {p.name} ends before the commit of @{row['offset']} by {group}")
 
 
 def _unrecorded_members(p: Partition, group: Group) -> list[str]:

@@ -194,13 +194,17 @@ HISTORY = (
 )
 
 
-@pytest.mark.parametrize(("member", "is_known"), [("c", True), ("other", False)])
-def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, is_known: bool) -> None:
+@pytest.mark.parametrize(
+    ("member", "ms", "is_known"),
+    [("c", 20, True), ("other", 20, False), ("c", 10_000, False)],
+    ids=["of a member", "of one that recorded nothing", "after the end of the history"],
+)
+def test_a_stored_commit_without_a_record(tmp_path: Path, member: str, ms: int, is_known: bool) -> None:
     parse(HISTORY).write(tmp_path)
     group = number(2, 2) + text("g")
     records = [
         (group, group_value(3, 1, {member: [("x", 0)]})),
-        *((offset_key("g", "x", 0), offset_value(3, offset, STARTED + 20)) for offset in (1, 2)),
+        *((offset_key("g", "x", 0), offset_value(3, offset, STARTED + ms)) for offset in (1, 2)),
     ]
     write_group_log(tmp_path / GROUP_LOG, records)
     losses, verdict = judged(tmp_path, "consumer-loss")
