@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from ..timelines.facts import ordered
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Record, needs
-from .repeated_values import Repeated, copy_fact, sent_facts
+from .repeated_values import Repeated, copy_fact, missing_for_idempotent, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-360 (a new producer epoch after an error)"
 REMEDY = "Transactions, or consumers that ignore values that they have handled."
@@ -25,7 +25,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[R
     if not sessions or any(number is None for number, _ in sessions):
         return NOT_THE_CASE
     if len(sessions) < len(copies) or len(copies) < 2 or any(epoch is None for _, epoch in sessions):
-        return needs("how an idempotent producer wrote a record twice")
+        return needs(missing_for_idempotent(copies))
     facts = [
         copy_fact(timeline, row, f"of producer id {row['producer_id']}, producer epoch {row['producer_epoch']}")
         for row in copies

@@ -15,6 +15,15 @@ from ..wording import quoted
 from .cases import Lost, Record
 
 
+def missing_for_idempotent(copies: Sequence[Record]) -> str:
+    """The evidence that is missing to explain why an idempotent producer wrote these copies."""
+    if len(copies) < 2:
+        return (
+            "a log with all copies, such as one from before its truncation (their producer epochs and sequence numbers)"
+        )
+    return "how an idempotent producer wrote a record twice"
+
+
 @dataclass(frozen=True)
 class Repeated(TopicPartition):
     """A value at several offsets of one partition, with its producer."""

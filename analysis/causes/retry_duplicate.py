@@ -13,7 +13,7 @@ from ...histories.settings import idempotence
 from ..timelines.facts import Fact, ordered
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Record, needs
-from .repeated_values import Repeated, copy_fact, sent_facts
+from .repeated_values import Repeated, copy_fact, missing_for_idempotent, sent_facts
 
 CITATION = "KIP-98 (idempotent producer), KIP-679 (idempotence by default); retries, delivery.timeout.ms"
 REMEDY = "enable.idempotence=true, which needs acks=all."
@@ -27,7 +27,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[R
     if any(row["producer_id"] is not None for row in copies):
         return NOT_THE_CASE
     if idempotent:
-        return needs("how an idempotent producer wrote a record twice")
+        return needs(missing_for_idempotent(copies))
     if idempotent is None and len(copies) < 2:
         return needs("whether the producer was idempotent (run.json, or the batches' producer ids)")
     facts = sent_facts(repeated)

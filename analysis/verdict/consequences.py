@@ -66,7 +66,8 @@ def link_consequences(findings: list[Finding], p: Partition | None = None) -> li
         for loss in _losses_of(finding, of_losses, lost_by_value) or replaced.get(finding.id, []):
             relate(finding.id, loss.id)
         if finding.rule not in LOSSES and finding.id not in related:
-            related[finding.id] = [loss.id for loss in _losses_of(finding, of_absent, absent_by_value)]
+            found = _losses_of(finding, of_absent, absent_by_value)
+            related[finding.id] = [loss.id for loss in found] or finding.related
     previous: dict[tuple[str | None, int | None, int], str] = {}
     for loss in losses:
         if loss.event is not None:

@@ -7,8 +7,9 @@ import pytest
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.analysis.rules.loss import lost_write, unseen
+from logjudge.analysis.verdict.consequences import link_consequences
 from logjudge.histories.settings import Settings
-from logjudge.histories.tables import READS, SENDS
+from logjudge.histories.tables import READS, SENDS, Finding
 from logjudge.models.internal_topics import coordinator_partition
 
 from .replica_texts import logs
@@ -125,3 +126,13 @@ def test_an_unread_tail_is_lost_if_the_last_logs_lack_it():
 def test_the_partition_of_a_transactional_id_is_that_of_kafka(text: str, number: int) -> None:
     """The last text has the hash -2^31, whose absolute value Kafka takes as 0."""
     assert coordinator_partition(text, 50) == number
+
+
+def test_a_loss_elsewhere_leaves_records_that_wait_behind_an_open_transaction_linked_to_it() -> None:
+    found = {"lost-write": (0, ["a"]), "unseen": (8, ["b"]), "hanging-transaction": (7, ["b", "c"])}
+    findings = [
+        Finding(rule, "", "x", 0, "violation", first, first, values=values, id=rule)
+        for rule, (first, values) in found.items()
+    ]
+    linked = {finding.id: finding.related for finding in link_consequences(findings)}
+    assert linked == {"lost-write": [], "unseen": ["hanging-transaction"], "hanging-transaction": []}

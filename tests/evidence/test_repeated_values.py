@@ -52,6 +52,15 @@ def test_copies_that_were_gone_or_read_before_an_election_are_no_consequence_of_
 
 
 @pytest.mark.parametrize(
+    ("held", "missing"), [("2b", "a log with all copies"), ("1b 2b", "how an idempotent producer")]
+)
+def test_what_is_missing_to_explain_the_copies_of_an_idempotent_producer(held, missing):
+    twice = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": True})
+    [why] = duplicate_cause(timeline(logs(f"1: 0a {held}"), leader="1"), twice).missing
+    assert why.startswith(missing)
+
+
+@pytest.mark.parametrize(
     ("producer", "expected"),
     [
         ({"acks": 1}, "acks=1 disables idempotence for p"),
