@@ -41,6 +41,7 @@ def collected_logs(
     policy = config.get("cleanup.policy")
     assignment = config.get("replica.assignment")
     configured = assignment if isinstance(assignment, list) else None
+    recorded = assigned_replicas(metadata, log_events, None, partition)
     return replica_logs_of(
         topic,
         partition,
@@ -49,6 +50,7 @@ def collected_logs(
         times=dated,
         leader=last_leader(metadata, log_events),
         replicas=assigned_replicas(metadata, log_events, configured, partition),
+        former=frozenset(evidence_in(frames, "batches")["broker"]) - {*recorded} if recorded else frozenset(),
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,
         is_tiered=is_tiered(config, topic, of_no_partition, log_events),

@@ -92,6 +92,7 @@ class ReplicaLogs(LogTables, TopicPartition):
     leftovers: pl.DataFrame = field(default_factory=partial(empty, RECORDS, True))  # of folders beside the logs
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
+    former: frozenset[str] = frozenset()  # brokers that a reassignment has removed, whose last logs are leftovers
     is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
@@ -249,6 +250,7 @@ class ReplicaLogs(LogTables, TopicPartition):
     def diverging(self) -> pl.DataFrame:
         """One row for each snapshot and offset at which replicas differ, if it is not below the log start.
 
+        Last logs of `former` replicas are left out.
         Its columns are snapshot, offset, position, brokers, sides and key. `sides` names for each of its `brokers` the
         first broker that has the same record. `position` counts the offsets of the snapshot that two replicas hold; a
         range that is identical in two counts once.
@@ -259,7 +261,8 @@ class ReplicaLogs(LogTables, TopicPartition):
         # An implausible epoch, which the reader makes null, contradicts no other.
         at = ("snapshot", "offset")
         known = pl.col("leader_epoch").fill_null(pl.col("leader_epoch").max().over(at))
-        identified = self.records.lazy().with_columns(known).select(*at, "broker", identity=pl.struct(what).hash())
+        of_replicas = self.records.filter(~(pl.col("broker").is_in(list(self.former)) & (pl.col("snapshot") == FINAL)))
+        identified = of_replicas.lazy().with_columns(known).select(*at, "broker", identity=pl.struct(what).hash())
         held = identified.group_by(at).agg(held=pl.len(), differ=pl.col("identity").n_unique() > 1)
         twice = held.filter(pl.col("held") > 1).select(*at, "differ")
         ranges = self.identical.lazy().select("snapshot", offset="first_offset", differ=pl.lit(False)).unique()

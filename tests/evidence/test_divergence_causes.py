@@ -7,6 +7,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.incidents.divergences import explain_divergence
 from logjudge.analysis.incidents.losses import ExplainedRange
+from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, Finding
@@ -52,3 +53,18 @@ def test_a_truncation_that_lost_records_explains_the_copy_that_it_removed_before
 )
 def test_other_differences_have_no_cause_of_a_loss(case):
     assert explained(**case) is None
+
+
+MOVED = "INFO [Controller id=2] Successfully updated assignment of partition orders-0 to ReplicaAssignment(replicas=%s, addingReplicas=, removingReplicas=) (kafka.controller.KafkaController)"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("replicas", "snapshot", "differs"), [("1,2", "", False), ("1,2,3", "", True), ("1,2", "early", True)]
+)
+def test_the_last_log_of_a_broker_that_a_reassignment_removed_is_none_of_a_replica(replicas, snapshot, differs):
+    """As before KRaft: broker 3 was dead when the partition was moved, and keeps its log when it starts again."""
+    tables = {**logs("1: 0x@1\n2: 0x@1\n3: 0a", snapshot), "log_events": server_log("2", (9, MOVED % replicas))}
+    settings = Settings(config={"snapshots": {"early": {"time": 1}}})
+    held = collected_logs("orders", 0, tables, settings)
+    assert held is not None
+    assert (len(held.diverging) > 0) == differs
