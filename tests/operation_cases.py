@@ -1,4 +1,4 @@
-"""Actions, histories and searches that the tests of the engine share."""
+"""The data folder, the register model and single searches, for the tests of the engine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REGISTER = MODELS["register"]
 
 
 def by_one_search(search: Any, model: Model[Any], operations: list[Operation]) -> Any:
-    """The result of only the quick search, or of only the compiled one."""
+    """The result of one search alone, the quick or the compiled one."""
     numbered = number_actions(model, operations)
     steps = Steps(model, numbered.actions, numbered.observes)
     searching = search(numbered.history(), steps, Budget(None, 1 << 30))

@@ -181,7 +181,7 @@ def test_a_broken_line_is_one_sentence(tmp_path: Path, name: str, lines: list[st
     assert result.stderr.count("\n") == 1
 
 
-def test_an_operation_that_the_model_lacks_names_its_line(tmp_path: Path) -> None:
+def test_an_operation_that_the_model_does_not_have_is_an_error_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", *OK_LINES)
     result = run(path, "--model", "queue")
     assert result.return_value == 2
@@ -204,7 +204,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
     assert "found the gzip data ends before its end mark" in result.stderr
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_are_no_histories(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b'{"f": "read"}\n\xe9\n')
     for path in (tmp_path / "missing", tmp_path, tmp_path / "latin"):
         result = run(path)
@@ -216,13 +216,13 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 
 
 def test_histories_of_logs_are_sent_to_check(tmp_path: Path) -> None:
-    log, own = tmp_path / "history.jsonl", tmp_path / "own.jsonl"
+    log, operations = tmp_path / "history.jsonl", tmp_path / "operations.jsonl"
     log.write_text('{"process": "p", "type": "invoke", "op": 0, "f": "send", "value": "a", "time": 0}\n')
-    own.write_text('{"process": 1, "type": "invoke", "f": "send", "value": "a"}\n')
+    operations.write_text('{"process": 1, "type": "invoke", "f": "send", "value": "a"}\n')
     assert ":1: found a history of a log (native), expected" in run(log).stderr
     assert "logjudge check judges" in run(log).stderr
     assert "found a folder" in run(tmp_path).stderr
-    assert "history of a log" not in run(own).stderr
+    assert "history of a log" not in run(operations).stderr
 
 
 def test_a_format_that_does_not_exist_is_a_sentence_with_those_that_do() -> None:
@@ -252,8 +252,7 @@ def test_a_cluster_judges_each_file_in_one_session(monkeypatch: pytest.MonkeyPat
     assert "expected a local path; --engine spark reads URIs" in str(run("s3a://bucket/h.jsonl").exception)
 
 
-def test_the_help_is_quick_and_the_library_light() -> None:
-    """numba is loaded when the compiled search is needed, not before."""
+def test_numba_is_loaded_only_for_the_compiled_search() -> None:
     code = "import sys, logjudge.models.porcupine, logjudge.cli.linearize; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

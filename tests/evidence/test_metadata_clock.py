@@ -42,14 +42,17 @@ REGISTERED = {"brokerId": 1, "logDirs": "a"}
 RESTARTED = (fault("kill", "1", 8), fault("restart", "1", 11))
 
 
-def ahead_by(seconds, clocks, late, acked=2, registered=14, faults=RESTARTED):
-    """The clock of a metadata log that is ahead by some seconds; broker 1 registers at -1 s and again."""
+def found_ahead(seconds, clocks, brokers_ahead, acked=2, registered=14, faults=RESTARTED):
+    """The seconds by which a metadata log is found to be ahead that is ahead by `seconds`.
+
+    Broker 1 registers at -1 s and again at `registered` s. brokers_ahead: ms by which brokers are ahead of that log.
+    """
     times = [(at + seconds, REGISTERED) for at in (-1, registered)]
     records = metadata(*times).with_columns(
-        time=pl.when(pl.col("kind").is_in(["register"])).then("time").otherwise(pl.col("time") + seconds * 1000)
+        time=pl.when(pl.col("kind") == "register").then("time").otherwise(pl.col("time") + seconds * 1000)
     )
     sends = pl.DataFrame({"acknowledged": [False, True], "completed": [SECOND, acked * SECOND]})
-    ahead = {name: (by, by) for name, by in late.items()}
+    ahead = {name: (by, by) for name, by in brokers_ahead.items()}
     found = metadata_clock(clocks, ahead, records, sends, faults, START)
     assert not found.has_conflict
     return found.offset // 1000
@@ -57,23 +60,23 @@ def ahead_by(seconds, clocks, late, acked=2, registered=14, faults=RESTARTED):
 
 @pytest.mark.parametrize("seconds", [-420, 420])
 def test_a_difference_is_shown_by_brokers_with_bounded_clocks(seconds):
-    behind = {"1": -seconds * 1000, "2": 0}  # how far the brokers are ahead of the metadata log
+    ahead = {"1": -seconds * 1000, "2": 0}
     bounded = {"1": Clock("1", 0, -90_000, 500), "2": Clock("2")}
-    assert ahead_by(seconds, bounded, behind) == seconds
+    assert found_ahead(seconds, bounded, ahead) == seconds
     # No broker's lines show it: the bounds are near enough to each other.
-    assert ahead_by(seconds, {}, {}) == seconds - 2
-    assert ahead_by(seconds, {}, {}, registered=40) == 0
+    assert found_ahead(seconds, {}, {}) == seconds - 2
+    assert found_ahead(seconds, {}, {}, registered=40) == 0
     # Lines that do not fit the bounds, or clocks that prove nothing.
-    assert ahead_by(seconds, bounded, {"1": 0}, registered=40) == 0
+    assert found_ahead(seconds, bounded, {"1": 0}, registered=40) == 0
     doubtful = {"1": Clock("1", 0, -90_000, 500, has_conflict=True)}
-    assert ahead_by(seconds, doubtful, behind, registered=40) == 0
+    assert found_ahead(seconds, doubtful, ahead, registered=40) == 0
 
 
 def test_what_nothing_contradicts_is_not_corrected():
     bounded = {"1": Clock("1", 0, -90_000, 500)}
-    assert ahead_by(0, bounded, {"1": 0}) == 0
-    assert ahead_by(0, bounded, {"1": -420_000}) == 0
+    assert found_ahead(0, bounded, {"1": 0}) == 0
+    assert found_ahead(0, bounded, {"1": -420_000}) == 0
     # Nothing was restarted, and the topic may have been created long before the first record was sent.
-    assert ahead_by(-420, bounded, {"1": 420_000}, faults=()) == 0
-    assert ahead_by(420, bounded, {"1": -420_000}, acked=900, faults=()) == 0
-    assert ahead_by(420, bounded, {"1": -420_000}, faults=()) == 420
+    assert found_ahead(-420, bounded, {"1": 420_000}, faults=()) == 0
+    assert found_ahead(420, bounded, {"1": -420_000}, acked=900, faults=()) == 0
+    assert found_ahead(420, bounded, {"1": -420_000}, faults=()) == 420

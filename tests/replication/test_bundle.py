@@ -1,5 +1,4 @@
-"""The files of a simulated run: one history, real segments, checkpoints, logs; the same bytes for the same
-seed."""
+"""The files of a simulated run: a history, segments, checkpoints, logs; the same bytes for the same seed."""
 
 from __future__ import annotations
 
@@ -92,7 +91,7 @@ def test_an_orderly_shutdown_is_logged_as_one(variant: str, expected: str, tmp_p
 
 
 def test_the_oldest_variant_writes_what_brokers_of_its_time_did(tmp_path: Path) -> None:
-    """No leader epochs on disk, no words of KRaft; and followers truncate to the high watermark."""
+    """No leader epochs on disk, no lines of KRaft, and followers truncate to the high watermark."""
     scenario = Scenario("old", "lag-max-messages", 5, OPTIONS, {}, FAULTS)
     folder = write_bundle(scenario, tmp_path / "old").folder
     assert not list(folder.rglob("leader-epoch-checkpoint"))
@@ -179,11 +178,10 @@ def test_checkpoints_and_epochs_have_kafkas_form(written: WrittenBundle) -> None
 
 
 def test_batch_headers_have_the_leader_epoch(written: WrittenBundle) -> None:
+    raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
     if not written.cluster.rules.era.epochs_in_log:
-        raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
         assert raw[16] == 1  # magic of a message set
         return
-    raw = (written.folder / "brokers/1/data/orders-0/00000000000000000000.log").read_bytes()
     at, found = 0, []
     while at < len(raw):
         base, length, epoch, magic = struct.unpack_from(">qiib", raw, at)

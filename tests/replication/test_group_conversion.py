@@ -159,10 +159,6 @@ def test_a_group_that_is_empty_is_replaced_whatever_the_policy() -> None:
     assert breaches(cluster, INVARIANTS) == {}
 
 
-def replaced(second: int, nodes: tuple[int, int]) -> Fault:
-    return Fault(second * SECOND, "consumer-replace", nodes, 2 * SECOND)
-
-
 def drawn(seed: int, strategy: str) -> Scenario:
     scenario = space("kip-966", "migration").scenario(seed)
     return replace(scenario, options={**scenario.options, "partition.assignment.strategy": strategy})
@@ -259,8 +255,8 @@ def test_the_judge_invents_nothing(seed: int, tmp_path: Path) -> None:
 def test_the_log_shows_each_conversion(tmp_path: Path) -> None:
     """Generations of the classic group, owners of KIP-848's, and generations again; c1 is in all of them."""
     written = write_bundle(load("group-upgrade-undone"), tmp_path / "run")
-    (about,) = {tuple(each) for each in topics_of(tmp_path / "run")}
-    rows, damage = read_group_log(tmp_path / "run" / "brokers" / "1" / "data" / "__consumer_offsets-0", [about])
+    data = tmp_path / "run" / "brokers" / "1" / "data"
+    rows, damage = read_group_log(data / "__consumer_offsets-0", [topic_of(data)])
     assert len(damage) == 0
     of_c1 = rows.filter(client="c1", partition=0).sort("at", maintain_order=True)
     kinds = [kind for n, kind in enumerate(of_c1["kind"]) if n == 0 or of_c1["kind"][n - 1] != kind]
@@ -269,10 +265,10 @@ def test_the_log_shows_each_conversion(tmp_path: Path) -> None:
     assert written.cluster.final
 
 
-def topics_of(folder: Path) -> list[tuple[str, str]]:
-    """The id and the name of the topic, as partition.metadata has them."""
-    text = (folder / "brokers" / "1" / "data" / "orders-0" / "partition.metadata").read_text()
-    return [(text.split("topic_id:")[1].strip(), "orders")]
+def topic_of(data: Path) -> tuple[str, str]:
+    """The id of the topic, as partition.metadata has it, and its name."""
+    text = (data / "orders-0" / "partition.metadata").read_text()
+    return text.split("topic_id:")[1].strip(), "orders"
 
 
 REFUSED: list[tuple[dict[str, Any], tuple[Fault, ...], str]] = [
@@ -290,7 +286,8 @@ REFUSED: list[tuple[dict[str, Any], tuple[Fault, ...], str]] = [
 @pytest.mark.parametrize(("options", "faults", "message"), REFUSED)
 def test_settings_without_effect_are_refused(options: dict[str, Any], faults: tuple[Fault, ...], message: str) -> None:
     base = with_policy("group-rolling-upgrade", "upgrade")
-    of_classic = ("session.timeout.ms", "heartbeat.interval.ms") if "simulation.classic.members" in options else ()
-    others = {name: value for name, value in base.options.items() if name not in of_classic}
+    changed = {**base.options, **options}
+    if not changed["simulation.classic.members"]:  # else these two settings of classic members would be refused first
+        del changed["session.timeout.ms"], changed["heartbeat.interval.ms"]
     with pytest.raises(ConfigError, match=message):
-        replace(base, options={**others, **options}).with_faults(faults).config()
+        replace(base, options=changed).with_faults(faults).config()

@@ -33,6 +33,11 @@ def searched(*arguments: str) -> Result:
     return invoke("search", *arguments)
 
 
+def first_broken(space: Space, name: str = LOSS) -> int:
+    """The first seed whose run breaks an invariant."""
+    return explore(space, range(200), (name,), stop=True).first[name][0]
+
+
 def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> None:
     out = tmp_path / "found.toml"
     result = searched("--variant", "high-watermark", "--runs", "200", "--out", str(out))
@@ -57,8 +62,7 @@ def test_it_finds_shrinks_and_replays_the_loss_of_kip_101(tmp_path: Path) -> Non
 
 def test_a_shrunk_scenario_needs_each_of_its_faults() -> None:
     space = Space("high-watermark")
-    seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
-    small, _ = shrink(space.scenario(seed), LOSS)
+    small, _ = shrink(space.scenario(first_broken(space)), LOSS)
     for index in range(len(small.faults)):
         fewer = small.with_faults(small.faults[:index] + small.faults[index + 1 :])
         assert not INVARIANTS[LOSS].check(fewer.run())
@@ -74,9 +78,9 @@ def test_shrinking_moves_faults_and_shortens_them() -> None:
     assert small.faults[0].at < SECOND < scenario.faults[0].at
     assert max(f.lasts for f in small.faults) < max(f.lasts for f in scenario.faults)
     assert tries < 200
-    patient, few = shrink(scenario, LOSS, 5)
-    assert few == 5
-    assert INVARIANTS[LOSS].check(patient.run())
+    partly_shrunk, tries = shrink(scenario, LOSS, 5)
+    assert tries == 5
+    assert INVARIANTS[LOSS].check(partly_shrunk.run())
 
 
 def test_a_search_that_finds_nothing_reports_how_many_schedules_it_ran() -> None:
@@ -118,7 +122,7 @@ def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
         try:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
             while len([child for child in children.read_text().split() if _seconds_of(child) > 1.5]) < 2:
-                time.sleep(0.1)  # until two workers have begun: their imports take half of a second
+                time.sleep(0.1)  # until two workers have begun: their imports take half a second
             os.killpg(process.pid, signal.SIGINT)
             _, errors = process.communicate(timeout=30)
         except BaseException:
@@ -130,8 +134,7 @@ def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
 
 def test_the_narrative_has_the_truncation_before_the_election() -> None:
     space = Space("high-watermark")
-    seed = explore(space, range(200), (LOSS,), True).first[LOSS][0]
-    lines, cluster = narrate_scenario(space.scenario(seed))
+    lines, cluster = narrate_scenario(space.scenario(first_broken(space)))
     cut = next(i for i, line in enumerate(lines) if "truncates its log" in line and "to its high watermark" in line)
     assert any("elects broker" in line for line in lines[cut:])
     assert cluster.final
@@ -146,9 +149,8 @@ def test_the_narrative_has_the_truncation_before_the_election() -> None:
         ),
         (
             [
-                *["--variant", "kip-320", "--invariant", "no-duplicates", "--faults", "loss"],
-                "--set",
-                "enable.idempotence=false",
+                *("--variant", "kip-320", "--invariant", "no-duplicates", "--faults", "loss"),
+                *("--set", "enable.idempotence=false"),
             ],
             ["of 1000 messages are lost", "p1 sends its value", "(attempt 2)", "and again at offset"],
         ),
@@ -163,7 +165,7 @@ def test_the_narrative_shows_what_broke(arguments: list[str], lines: list[str], 
 
 def test_a_narrative_that_is_too_long_keeps_what_broke() -> None:
     space = Space("kip-101", ("unclean", "crash"), max_faults=12)
-    scenario = replace(space.scenario(explore(space, range(200), (LOSS,), True).first[LOSS][0]), breaks=(LOSS,))
+    scenario = replace(space.scenario(first_broken(space)), breaks=(LOSS,))
     events: list[ClusterEvent] = []
     tracer = Tracer()
     cluster = scenario.run(tracer, events.append, prepare=tracer.attach)
@@ -235,12 +237,8 @@ def test_each_search_of_the_mechanisms_finds_what_its_row_states(
 def test_a_search_of_unclean_elections_enables_them() -> None:
     space = Space("kip-279", ("unclean", "crash"))
     assert any(space.scenario(seed).run().ledger.unclean_elections for seed in range(5))
-    assert (
-        not Space("kip-320", ("unclean",), {"unclean.leader.election.enable": False})
-        .scenario(0)
-        .config()
-        .unclean_election
-    )
+    disabled = Space("kip-320", ("unclean",), {"unclean.leader.election.enable": False})
+    assert not disabled.scenario(0).config().unclean_election
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -263,8 +261,7 @@ def test_a_search_lists_its_settings_and_their_origin() -> None:
 def test_the_narrative_of_a_reordering_names_the_batch_that_overtook() -> None:
     options = {"enable.idempotence": False, "simulation.burst.records": 10, "simulation.ops": 300}
     space = Space("kip-966", ("loss",), options)
-    seed = explore(space, range(100), ("no-reordering",), True).first["no-reordering"][0]
-    scenario = replace(space.scenario(seed), breaks=("no-reordering",))
+    scenario = replace(space.scenario(first_broken(space, "no-reordering")), breaks=("no-reordering",))
     lines, cluster = narrate_scenario(scenario)
     breach = INVARIANTS["no-reordering"].check(cluster)[0]
     log = cluster.leader_log(breach.partition)

@@ -57,10 +57,10 @@ def test_the_dead_letter_topic_has_only_the_poison_record() -> None:
     assert letters.end == 1
 
 
-def test_the_judge_misses_the_skipped_record_and_no_dead_letter(tmp_path: Path) -> None:
+def test_the_judge_reports_the_skipped_record_but_no_dead_letter(tmp_path: Path) -> None:
     skipped = judged(load("poison-skip"), tmp_path / "skip")
     assert skipped.findings().select("rule", "count").rows() == [("consumer-loss", 1)]
-    assert not len(judged(load("poison-dead-letter"), tmp_path / "kept").findings())
+    assert not len(judged(load("poison-dead-letter"), tmp_path / "dead-letter").findings())
 
 
 def test_a_seek_back_repeats_and_a_seek_forward_skips(tmp_path: Path) -> None:
