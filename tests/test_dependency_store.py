@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import polars as pl
 import pytest
@@ -66,13 +67,14 @@ def test_the_store_finds_what_a_search_in_memory_finds(in_memory: bool, monkeypa
     for rows in random.sample(frames, len(frames)):
         store.add(rows)
     assert len(store) == sum(map(len, frames)) > 120
-    slices = []
-    searched = dependency_store.cycles_of_slices
-    monkeypatch.setattr(
-        dependency_store,
-        "cycles_of_slices",
-        lambda given, *rest: searched((slices.append(one) or one for one in given), *rest),
-    )
+    slices: list[Any] = []
+    search = dependency_store.cycles_of_slices
+
+    def recorded_search(given: Iterable[Any], *rest: Any) -> Any:
+        slices.extend(given)
+        return search(slices, *rest)
+
+    monkeypatch.setattr(dependency_store, "cycles_of_slices", recorded_search)
     found = store.find_cycles()
     whole = find_cycles(pl.concat(frames), settings)
     assert {name: _lengths(one) for name, one in found.items()} == {name: _lengths(one) for name, one in whole.items()}

@@ -35,7 +35,7 @@ def dump_log(*options: str, files: Iterable[Path]) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def dumps(*options: str, files: Iterable[Path]) -> dict[Path, list[str]]:
+def dumped_lines(*options: str, files: Iterable[Path]) -> dict[Path, list[str]]:
     """The lines of each file."""
     found: dict[Path, list[str]] = {}
     for line in dump_log(*options, files=files).splitlines():

@@ -13,7 +13,7 @@ FILE = "brokers/{}/data/orders-0/" + f"{0:020d}.log"
 def logs(text, snapshot=""):
     """Logs by broker, one a line: `1: 0a 1b 2c@1` is offset 0 with value a (epoch 0), …, offset 2 in epoch 1.
 
-    `2k=c` is value c with key k; `2-` is a tombstone of key k in `2k=-`; `2!` is a commit marker.
+    `2k=c` is value c with key k, `2k=-` is a tombstone of that key, and `2!` is a commit marker.
     """
     records, batches = [], []
     for line in text.strip().splitlines():

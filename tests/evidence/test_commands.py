@@ -362,7 +362,7 @@ def test_a_history_and_server_logs_prove_the_cause_or_it_is_unknown(
     assert named == known.get(name, {"unknown"} if checked.return_value == 1 else set())
 
 
-def test_a_stranger_s_cluster_has_nothing_found_and_is_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
+def test_records_on_one_broker_alone_give_no_finding_and_are_not_valid(unpacked: Unpack, tmp_path: Path) -> None:
     checked, verdict = check(unpacked("custom-kraft"), tmp_path / "out")
     assert checked.return_value == 3
     assert not verdict["findings"]

@@ -24,7 +24,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.request import simulate_request
 from logjudge.histories.simulation.scenarios import load
 
-from .kafka_tools import assert_decoded_alike, dumps, needs_kafka
+from .kafka_tools import assert_decoded_alike, dumped_lines, needs_kafka
 
 pytestmark = needs_kafka
 
@@ -81,12 +81,12 @@ def opened(producer: int, records: list[tuple[int, str]]) -> Dumped:
 def dumped_run(folder: Path) -> DumpedRun:
     data = sorted(folder.glob("brokers/*/data/[!_]*/*.log"))
     logs: dict[str, dict[Place, list[Dumped]]] = defaultdict(dict)
-    printed = dumps("--print-data-log", files=data)
+    printed = dumped_lines("--print-data-log", files=data)
     for (broker, name), files in groupby(data, lambda path: (path.parts[-4], path.parent.name)):
         topic, _, number = name.rpartition("-")
         logs[broker][topic, int(number)] = transactions_in([line for file in files for line in printed[file]])
     states = sorted(folder.glob("brokers/*/data/__transaction_state-*/*.log"))
-    decoded = dumps("--transaction-log-decoder", files=states) if states else {}
+    decoded = dumped_lines("--transaction-log-decoder", files=states) if states else {}
     records = [(path, [line for line in decoded[path] if line.startswith("| offset: ")]) for path in states]
     return DumpedRun(folder, logs, records)
 
@@ -142,7 +142,7 @@ def test_files_on_producers_are_read_alike(run: DumpedRun) -> None:
     if not files:
         assert run.folder.name in ("transactions-a", "txn-unclean-x")  # which have none
         return
-    for path, lines in dumps(files=files).items():
+    for path, lines in dumped_lines(files=files).items():
         named = [dict(re.findall(r"(\w+): (?:OptionalLong[.\[])?(-?\w+)", line)) for line in lines]
         theirs = [{name: int(value) for name, value in row.items() if value != "empty"} for row in named]
         if path.suffix == ".txnindex":

@@ -70,7 +70,7 @@ def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     assert leadership.down_spells({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
 
 
-def test_a_log_went_as_far_as_the_high_watermark_of_a_dead_broker_and_is_cut_where_it_is_shorter() -> None:
+def test_a_log_reached_the_high_watermark_of_a_dead_broker_and_is_cut_where_it_is_shorter() -> None:
     ends = [
         [0, "1", 980, "snapshot"],
         [0, "1", 990, "high-watermark"],  # of a broker that runs: copied later than its log
@@ -105,14 +105,14 @@ WHOLE = {"span": [0, 60 * SECOND]}
 
 
 def _drawn(terms: list[tuple[int, str, float]], span: tuple[int, int] = (0, 60), **evidence: Any) -> dict[str, Any]:
-    """Figures of orders-0 with these terms (epoch, leader, seconds), among the operations of clients."""
-    full = [
+    """Figures of orders-0 with these terms (epoch, leader, seconds); `span`: the seconds with clients' operations."""
+    led = [
         {"epoch": epoch, "leader": name, "time": int(time * SECOND), "start": 0, "unclean": False, "ended": None}
         for epoch, name, time in terms
     ]
     known = {"brokers": ["1", "2"], "leader": terms[-1][1], "isr": [], "lives": [], "cuts": [], "ends": [], "logs": []}
-    replicas = {**known, "terms": [{**term, "rivals": []} for term in full], **evidence}
-    part = {"name": "orders-0", "lost": 0, "violations": 0, "causes": [], "replicas": replicas, "offsets": None}
+    facts = {**known, "terms": [{**term, "rivals": []} for term in led], **evidence}
+    part = {"name": "orders-0", "lost": 0, "violations": 0, "causes": [], "replicas": facts, "offsets": None}
     times = [second * SECOND for second in span]
     return {"partitions": [part], "span": times, "faults": [], "started_at": "2026-01-01T00:00:00Z"}
 
@@ -176,10 +176,10 @@ def test_the_offset_of_truncations_at_one_time_is_written_once() -> None:
 def test_the_time_without_a_leader_is_drawn() -> None:
     lives = [[30 * SECOND, "1", "died"], [33 * SECOND, "1", "started"]]
     figures = _drawn([(0, "1", 0), (1, "2", 39)], lives=lives, isr=[[0, ["1", "2"]]])
-    replicas = figures["partitions"][0]["replicas"]
-    led = leadership.leaders_between(replicas, 0, 60 * SECOND)
+    facts = figures["partitions"][0]["replicas"]
+    led = leadership.leaders_between(facts, 0, 60 * SECOND)
     assert leadership.without_leader(led) == [(30 * SECOND, 39 * SECOND)]
-    assert [leadership.leader_at(replicas, second * SECOND) for second in (29, 31, 35, 40)] == ["1", None, None, "2"]
+    assert [leadership.leader_at(facts, second * SECOND) for second in (29, 31, 35, 40)] == ["1", None, None, "2"]
     legend = draw("swimlane", figures, {"partition": "orders-0"}).axes[1].get_legend()
     assert legend is not None
     drawn = [
@@ -226,10 +226,8 @@ def test_a_truncation_is_drawn_where_the_panels_show_it_best() -> None:
     cuts = [[20 * SECOND, "2", 187, 232], [32 * SECOND, "1", 0, 234]]
     figures = _drawn([(0, "1", 0), (1, "2", 22)], logs=logs, cuts=cuts)
     first, last = draw("replicas", figures, {"partition": "orders-0"}).axes
-    texts = [text.get_text() for text in first.texts]
-    assert {"before: truncated from 232 to 187 at 20.0 s", "after: 234 → 0"} <= set(
-        texts
-    )  # the short one has less room
+    texts = {text.get_text() for text in first.texts}
+    assert {"before: truncated from 232 to 187 at 20.0 s", "after: 234 → 0"} <= texts  # the latter has less room
     first.figure.draw_without_rendering()
     (frame,) = [patch for patch in first.patches + first.artists if to_hex(patch.get_edgecolor()) == style.RED]
     edges = [first.transData.transform((x, 0))[0] for x in (frame.get_x(), frame.get_x() + frame.get_width())]
@@ -261,9 +259,8 @@ def test_a_block_is_labelled_with_all_of_its_offsets_and_a_stopped_broker_does_n
 
 def test_two_leaders_of_one_epoch_are_drawn(tmp_path: Path) -> None:
     figures = figures_of(write_bundle(load("zombie-controller"), tmp_path / "run").folder)
-    replicas = figures["partitions"][0]["replicas"]
-    first, second, third, last = replicas["terms"]
-    # The same broker led on in epochs 1 and 2, until its session ended.
+    first, second, third, last = figures["partitions"][0]["replicas"]["terms"]
+    # The same broker continued to lead in epochs 1 and 2, until its session ended.
     assert (first["ended"], second["ended"]) == (None, None)
     assert (third["ended"] // 1_000_000, third["rivals"]) == (8_400, [])
     assert (last["leader"], last["rivals"]) == ("1", [["2", 9_300_000_000]])
