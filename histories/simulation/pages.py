@@ -133,5 +133,5 @@ def _availability(known: dict[str, Any]) -> list[tuple[str, str]]:
 def _causes(cluster: Cluster) -> str:
     """The causes of the losses, or a description where a cause has no name."""
     found = [one.loss for one in losses(cluster)]
-    named = (loss.cause if loss.cause != "unknown" else f"unnamed: {loss.detail}" for loss in found)
+    named = (loss.cause if loss.cause != "unknown" else f"unknown: {loss.detail}" for loss in found)
     return ", ".join(dict.fromkeys(named))

@@ -35,7 +35,7 @@ def narrate(
 
     At most `limit` lines, unless more than half of that must not be omitted.
     """
-    lines = _client_lines(tracer)
+    lines = _client_lines(tracer, cluster.config.partitions)
     single = cluster.config.logs == 1
     for time, node, kind, details in events:
         wording = PARTITION_SENTENCES.get(kind) or NODE_SENTENCES.get(kind)
@@ -52,11 +52,13 @@ def narrate(
     return [f"{number}. {line}" for number, line in enumerate(_shorten(merged, limit), 1)]
 
 
-def _client_lines(tracer: Tracer) -> list[Line]:
-    times = [event.time for event in tracer.events if event.step.action == SEND]
+def _client_lines(tracer: Tracer, partitions: int) -> list[Line]:
+    """The load of the producers, which send to the first `partitions`, and the events of all clients."""
+    times = [event.time for event in tracer.events if event.step.action == SEND and event.partition < partitions]
     lines = [(time, sentence, True) for time, sentence in tracer.sentences]
     if times:
-        lines.insert(0, (times[0], load_sentence(times, tracer.acknowledged, tracer.retried), True))
+        acknowledged = sum(tracer.acknowledged[partition] for partition in range(partitions))
+        lines.insert(0, (times[0], load_sentence(times, acknowledged, tracer.retried), True))
     return lines
 
 

@@ -7,7 +7,7 @@ Tracing is off unless a narrative is requested.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -54,7 +54,7 @@ class Tracer(History):
     def __init__(self) -> None:
         self.events: list[TraceEvent] = []
         self.sentences: list[tuple[int, str]] = []  # time, event of a consumer, a transaction or a fault
-        self.acknowledged = 0  # values
+        self.acknowledged: Counter[int] = Counter()  # values, by partition
         self.retried = 0  # batches that took more than one attempt
         self._cluster: Cluster | None = None
         self._read: dict[str, _Ends] = defaultdict(dict)  # by consumer
@@ -85,7 +85,7 @@ class Tracer(History):
         error: str,
     ) -> None:
         if outcome == "ok":
-            self.acknowledged += len(records)
+            self.acknowledged.update(partition for partition, *_ in records)
             self._committed[head.process].update(offsets)
         elif error != BY_APPLICATION:
             self.sentences.append((head.time, wording.failed_transaction(head.process, outcome, error)))
@@ -102,7 +102,7 @@ class Tracer(History):
         acknowledged = outcome == "ok"
         step = Step(process, ACKNOWLEDGED) if acknowledged else Step(process, GIVE_UP, error=error)
         if acknowledged:
-            self.acknowledged += batch.count
+            self.acknowledged[batch.partition] += batch.count
         self.retried += batch.attempts > 1
         end = batch.first + batch.count
         self.events.append(TraceEvent(time, step, batch.partition, batch.producer, batch.first, end, base))

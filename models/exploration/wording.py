@@ -29,7 +29,7 @@ def step_sentence(step: Step, producer: int, first: int, end: int) -> str:
 
 
 def load_sentence(times: list[int], acknowledged: int, retried: int) -> str:
-    """All sends of the run, as a sentence; `times` are their times."""
+    """All sends of the producers, as a sentence; `times` are their times."""
     values = "1 value" if len(times) == 1 else f"{len(times)} values until {times[-1] / 1_000_000:.3f} s"
     text = f"producers begin to send: {values}, {acknowledged} acknowledged"
     if retried:

@@ -67,10 +67,10 @@ def explain_loss(
         without_power |= _with_lost_tails(ack, truncations)
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
-        return loss("correlated-failure", "all in-sync replicas with it lost their unflushed tails with the power")
+        return loss("correlated-failure", "all in-sync replicas with them lost their unflushed tails with the power")
     if any(_parted(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
-        return loss("split-brain", "two brokers led one leader epoch, and only the other one had it")
-    # With acks=1 a leader that was replaced unknowingly may have had it alone: then a clean election loses it, too.
+        return loss("split-brain", "two brokers led one leader epoch, and only the other one had them")
+    # With acks=1, a leader unaware of its replacement may alone have the batch. Then a clean election loses it, too.
     was_eligible = acks != 1 or not had.isdisjoint((*before.isr, *before.elr))
     if elected.is_unclean and not elected.was_last_known and was_eligible:
         return loss("unclean-election", "it was not in the ISR")
@@ -89,7 +89,7 @@ def explain_loss(
         return loss("high-watermark-truncation", "it had truncated to its high watermark, and kept other records")
     # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
     # leader does not wait for the ISR. Neither is a named cause.
-    return loss("unknown", "it was in the ISR and never had it")
+    return loss("unknown", "a member of the ISR had never fetched the records")
 
 
 def _with_lost_tails(ack: Ack, truncations: Sequence[Truncation]) -> set[int]:

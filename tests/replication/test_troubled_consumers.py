@@ -14,6 +14,7 @@ from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.exploration.group_truth import group_truth
 from logjudge.models.exploration.invariants import breaches
+from logjudge.models.exploration.narrative import narrate_scenario
 from logjudge.models.replication.cluster import Cluster
 from logjudge.models.replication.config import ConfigError
 from logjudge.models.replication.faults.fault import Fault
@@ -55,6 +56,11 @@ def test_the_dead_letter_topic_has_only_the_poison_record() -> None:
     assert (partition, batch.producer, batch.first + offset - batch.base) == (0, 0, 45)
     [letters] = [log for p in cluster.config.copies if (log := cluster.leader_log(p)) is not None]
     assert letters.end == 1
+
+
+def test_a_narrative_counts_what_producers_send_without_dead_letters() -> None:
+    lines, _ = narrate_scenario(load("poison-dead-letter"))
+    assert any("producers begin to send: 600 values until 31.339 s, 600 acknowledged" in line for line in lines)
 
 
 def test_the_judge_reports_the_skipped_record_but_no_dead_letter(tmp_path: Path) -> None:
