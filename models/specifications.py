@@ -23,5 +23,5 @@ MODELS["cas-register"] = REGISTER  # Knossos's name for a register with compare-
 
 def models_for(functions: set[str]) -> list[Model[Any]]:
     """The models that have all of these functions, each once."""
-    unique = {id(model): model for model in MODELS.values()}
+    unique = {model.name: model for model in MODELS.values()}
     return [model for model in unique.values() if functions <= set(model.functions)]

@@ -20,7 +20,7 @@ MS = 1_000  # microseconds
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
 NEVER = 1 << 60  # later than any run
-RECORD_BYTES = 100  # of a record, where bytes are counted
+RECORD_BYTES = 100  # the size of each record, where bytes are counted
 
 
 class FetchLimits(NamedTuple):
@@ -54,15 +54,15 @@ def setting(
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment names another source."""
+    """Defaults are those of Kafka 4.1 (server, topic, clients), unless a comment names another one."""
 
     # the cluster and its topic
     brokers: int = setting(3, "simulation.brokers", least=1, most=99)
     topic: str = setting("orders", "simulation.topic")
     partitions: int = setting(1, "num.partitions", least=1, most=10_000)
-    # of them, those that the fault add-partitions creates
+    # how many of the partitions the fault add-partitions creates
     added_partitions: int = setting(0, "simulation.partitions.added", most=9_999)
-    replication_factor: int = setting(3, "default.replication.factor", least=1)
+    replication_factor: int = setting(3, "default.replication.factor", least=1)  # Kafka's default is 1
     assignment: str = setting("round-robin", "simulation.assignment", choices=ASSIGNMENTS)  # of replicas: placement.py
     assignment_start: int = setting(0, "simulation.assignment.start", most=98)
     rack: str = setting("", "broker.rack", per_broker=True)  # of one broker
@@ -77,18 +77,18 @@ class Config:
     fetch_wait_max: int = setting(500 * MS, "replica.fetch.wait.max.ms", per_broker=True)
     fetch_backoff: int = setting(1 * SECOND, "replica.fetch.backoff.ms", least=1, per_broker=True)
     socket_timeout: int = setting(30 * SECOND, "replica.socket.timeout.ms", per_broker=True)
-    # of a follower for each leader: num.replica.fetchers
+    # how many fetchers a follower has for each leader
     fetchers: int = setting(1, "num.replica.fetchers", least=1, most=1000)
-    # the batches of one partition in a fetch, also of consumers, beside the limits in bytes
+    # how many batches of one partition a fetch returns, to followers and consumers, beside the limits in bytes
     fetch_max_batches: int = setting(1000, "simulation.replica.fetch.max.batches", least=1, per_broker=True)
-    # Limits in bytes (sizes.py) apply only if they are set.
+    # Limits in bytes (sizes.py), also those of clients, apply only if they are set.
     replica_fetch_bytes: int = setting(NEVER, "replica.fetch.max.bytes", least=1, per_broker=True)
     replica_response_bytes: int = setting(NEVER, "replica.fetch.response.max.bytes", least=1, per_broker=True)
     max_message_bytes: int = setting(NEVER, "max.message.bytes", "message.max.bytes", least=200)
     # bytes a second that a leader sends to replicas out of sync, and that a follower fetches (brokers/quota.py)
     leader_throttle: int = setting(NEVER, "leader.replication.throttled.rate", least=1, per_broker=True)
     follower_throttle: int = setting(NEVER, "follower.replication.throttled.rate", least=1, per_broker=True)
-    # * or partition:broker,… of leaders and of followers; Kafka's default is none
+    # which leaders and followers are throttled: * or partition:broker,…; Kafka's default is none
     leaders_throttled: str = setting("*", "leader.replication.throttled.replicas")
     followers_throttled: str = setting("*", "follower.replication.throttled.replicas")
     # disks
@@ -107,7 +107,7 @@ class Config:
     retention_bytes: int = setting(NEVER, "retention.bytes")
     retention_time: int = setting(NEVER, "retention.ms")
     retention_check: int = setting(300 * SECOND, "log.retention.check.interval.ms", least=1)
-    # delete | compact: of each key the newest record stays (storage/compaction.py)
+    # delete | compact: only the newest record of each key remains (storage/compaction.py)
     cleanup_policy: str = setting("delete", "cleanup.policy", choices=("delete", "compact"))
     dirty_ratio: float = setting(0.5, "min.cleanable.dirty.ratio", most=1)
     compaction_lag: int = setting(0, "min.compaction.lag.ms")
@@ -123,23 +123,22 @@ class Config:
     # controller
     session_timeout: int = setting(9 * SECOND, "broker.session.timeout.ms", "zookeeper.session.timeout.ms", least=2)
     heartbeat: int = setting(2 * SECOND, "broker.heartbeat.interval.ms", least=1, per_broker=True)
-    # until another controller takes over
+    # how long it takes until another controller takes over
     controller_timeout: int = setting(2 * SECOND, "simulation.controller.failover.ms")
     controllers: int = setting(2, "simulation.controllers", least=1, most=99)
     # producers
     producers: int = setting(2, "simulation.producers", least=1, most=1000)
     acks: int = setting(-1, "acks")
     linger: int = setting(5 * MS, "linger.ms")
-    partitioner: str = setting(
-        "random", "partitioner.class", choices=PARTITIONERS
-    )  # clients/partitioners.py; Kafka's default is sticky
-    # of the partitioner key, and of compacted topics: keys.py
+    # clients/partitioners.py; Kafka's default is sticky
+    partitioner: str = setting("random", "partitioner.class", choices=PARTITIONERS)
+    # how many keys the records have, if the partitioner is key or the topic is compacted (keys.py)
     keys: int = setting(1000, "simulation.keys", least=1, most=1_000_000)
-    # of 1000 records of a compacted topic so many delete their key
+    # how many of 1000 records of a compacted topic delete their key
     tombstones: int = setting(50, "simulation.tombstones", most=1000)
     batch_size: int = setting(NEVER, "batch.size", least=1)
     max_request_size: int = setting(NEVER, "max.request.size", least=200)
-    # unless batch.size is set: Kafka's 16384 bytes, at about 100 bytes a record
+    # how many records a batch has unless batch.size is set: Kafka's 16384 bytes, at about 100 bytes a record
     batch_records: int = setting(163, "simulation.batch.records", least=1)
     retries: int = setting(2147483647, "retries")
     retry_backoff: int = setting(100 * MS, "retry.backoff.ms")
@@ -154,30 +153,30 @@ class Config:
     metadata_age: int = setting(300 * SECOND, "metadata.max.age.ms", least=1)
     # consumers
     consumers: int = setting(1, "simulation.consumers", most=1000)
-    # none is not modelled: the Java consumer throws, and its application decides what happens next
+    # Kafka's default is latest. none is not modelled: the Java consumer throws, and its application decides what to do.
     offset_reset: str = setting("earliest", "auto.offset.reset", choices=("earliest", "latest"))
     consumer_fetch_bytes: int = setting(NEVER, "max.partition.fetch.bytes", least=1)
     consumer_response_bytes: int = setting(NEVER, "fetch.max.bytes", least=1)
     max_poll_records: int = setting(500, "max.poll.records", least=1)
     poll_timeout: int = setting(500 * MS, "simulation.poll.timeout.ms", least=1)
-    # none | after | before (handling what was polled); in a group also auto (in polls), async (after, without waiting)
+    # none | after | before (handling the polled records); in a group also auto (in polls), async (after, does not wait)
     commit: str = setting("none", "simulation.commit")
     commit_retry: bool = setting(False, "simulation.commit.retry")  # the application repeats async commits that failed
     auto_commit_interval: int = setting(5 * SECOND, "auto.commit.interval.ms", least=1)
     # classic | consumer: the members' protocol; the latter is KIP-848's
     group_protocol: str = setting("classic", "group.protocol", choices=("classic", "consumer"))
-    # the assignor of a classic group; empty: each consumer assigns itself everything
+    # the assignor of a classic group, by default none: each consumer assigns all partitions to itself
     strategy: str = setting("", "partition.assignment.strategy")
     group_session: int = setting(45 * SECOND, "session.timeout.ms", least=2)
     group_heartbeat: int = setting(3 * SECOND, "heartbeat.interval.ms", least=1)
     max_poll_interval: int = setting(300 * SECOND, "max.poll.interval.ms", least=1)
-    # of KIP-848's protocol, whose brokers assign
+    # the assignor of a group of KIP-848's protocol, in which the coordinator assigns
     remote_assignor: str = setting("uniform", "group.remote.assignor", choices=("uniform", "range"))
     consumer_session: int = setting(45 * SECOND, "group.consumer.session.timeout.ms", least=2)
     consumer_heartbeat: int = setting(5 * SECOND, "group.consumer.heartbeat.interval.ms", least=1)
     # how many members of a group of KIP-848's protocol use the classic one: c0, c1, …
     classic_members: int = setting(0, "simulation.classic.members")
-    # of them, those that start only when the fault consumer-replace starts them: the last ones
+    # how many consumers, the last ones, start only when the fault consumer-replace starts them
     standby_consumers: int = setting(0, "simulation.standby.consumers")
     # which conversions of a group with both kinds of members are permitted: coordinators/convertible_group.py
     migration_policy: str = setting(
@@ -213,11 +212,11 @@ class Config:
     )
     transaction_segment_bytes: int = setting(100 << 20, "transaction.state.log.segment.bytes", least=14)
     transaction_records: int = setting(5, "simulation.transaction.records", least=1)  # sent in one transaction
-    # of 1000 transactions the application aborts so many
+    # how many of 1000 transactions the application aborts
     transaction_aborts: int = setting(100, "simulation.transaction.aborts", most=1000)
-    # what members do with a record that they cannot handle, and which: this value of producer 0 in partition 0
+    # what members do with the record that they cannot handle
     poison: str = setting("none", "simulation.poison", choices=("none", "crash", "skip", "dead-letter"))
-    poison_value: int = setting(100, "simulation.poison.value")
+    poison_value: int = setting(100, "simulation.poison.value")  # that record: a value of producer 0 in partition 0
     # exactly-once | at-least-once: the group copies each record to another topic
     processing: str = setting("none", "simulation.processing", choices=("none", "exactly-once", "at-least-once"))
     # the run
@@ -245,11 +244,9 @@ class Config:
 
     @property
     def copies(self) -> range:
-        """The numbers of the partitions that the group writes, behind those that it reads."""
-        dead_letters = int(self.poison == "dead-letter")
-        return range(
-            self.partitions, self.partitions + (dead_letters if self.processing == "none" else self.partitions)
-        )
+        """The numbers of the partitions that the group writes, which follow those that it reads."""
+        count = int(self.poison == "dead-letter") if self.processing == "none" else self.partitions
+        return range(self.partitions, self.partitions + count)
 
     @property
     def first_partitions(self) -> int:
@@ -319,7 +316,7 @@ class Config:
     def instance_of(self, client: str) -> str:
         """The group.instance.id of a member (KIP-345); empty: it is a dynamic member.
 
-        A member on standby has the id of the member that it may replace: the first one that of c0.
+        A member on standby has the id of the member that it may replace, the first on standby that of c0.
         """
         if self.static_members != "own":
             return "shared" if self.static_members == "shared" else ""
@@ -341,8 +338,9 @@ class Config:
         """segment.bytes and segment.ms (microseconds) of a replicated partition."""
         if partition < self.data_partitions:
             return self.segment_bytes, self.segment_time
-        of_group = self.has_group and partition == self.group_log
-        return self.offsets_segment_bytes if of_group else self.transaction_segment_bytes, NEVER
+        if self.has_group and partition == self.group_log:
+            return self.offsets_segment_bytes, NEVER
+        return self.transaction_segment_bytes, NEVER
 
     def log_name(self, partition: int) -> str:
         """The name of a replicated partition, as its folder is called."""

@@ -12,12 +12,12 @@ from random import Random
 
 from ..keys import partition_of
 
-OpenBatch = Callable[[int], object]  # the batch of a partition that takes more records, or None
+OpenBatch = Callable[[int], object]  # a partition's batch that still takes records, or None
 Partitioner = Callable[[OpenBatch], int]
 
 
 def at_random(rng: Random, partitions: int, _: int) -> Partitioner:
-    """Each record goes to any partition: the simulator's default, so that all partitions have the same load."""
+    """A random partition for each record: the simulator's default, so that all partitions have the same load."""
     if partitions == 1:
         return lambda _: 0
     return lambda _: int(rng.random() * partitions)
@@ -43,9 +43,9 @@ def sticky(rng: Random, partitions: int, _: int) -> Partitioner:
 
 
 def by_key(rng: Random, partitions: int, keys: int) -> Partitioner:
-    """The hash of the record's key, any of the keys k0, k1, … as often as another."""
-    found = [partition_of(f"k{number}", partitions) for number in range(keys)]
-    return lambda _: found[int(rng.random() * keys)]
+    """The partition of the record's key, by the key's hash. Each of the keys k0, k1, … is equally likely."""
+    by_number = [partition_of(f"k{number}", partitions) for number in range(keys)]
+    return lambda _: by_number[int(rng.random() * keys)]
 
 
 PARTITIONERS: dict[str, Callable[[Random, int, int], Partitioner]] = {

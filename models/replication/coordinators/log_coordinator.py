@@ -33,7 +33,7 @@ class Term(NamedTuple):
 
 
 class LogCoordinator(BrokerPart, ABC, Generic[R]):
-    """A coordinator on this broker. `records` has the records of all appends, indexed by the values of batches."""
+    """A coordinator on this broker. `records` has the records of all appends; a batch's values are their indexes."""
 
     def __init__(self, parts: Parts, produces: ProduceHandler, partition: int, records: list[R]) -> None:
         super().__init__(*parts)

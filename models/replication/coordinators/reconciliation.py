@@ -9,8 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 Partitions = tuple[int, ...]
-# MemberState: the member has reached its target; it must give partitions up; it waits for others to do so.
-STABLE, UNREVOKED, UNRELEASED = "STABLE", "UNREVOKED_PARTITIONS", "UNRELEASED_PARTITIONS"
+# Kafka's MemberState.
+STABLE = "STABLE"  # the member has reached its target
+UNREVOKED = "UNREVOKED_PARTITIONS"  # it must give partitions up
+UNRELEASED = "UNRELEASED_PARTITIONS"  # it waits until other members give partitions up
 AWAY = -2  # the epoch of a static member that closed and will come back (LEAVE_GROUP_STATIC_MEMBER_EPOCH)
 
 
@@ -26,15 +28,17 @@ class CurrentAssignment:
 
     @property
     def held(self) -> Partitions:
-        """The partitions that nobody else may get."""
+        """The partitions that no other member may get."""
         return self.assigned + self.revoking
 
 
 def is_fenced(current: CurrentAssignment, epoch: int, owned: Collection[int] | None) -> bool:
-    """Whether a heartbeat with this epoch is refused (throwIfConsumerGroupMemberEpochIsInvalid)."""
-    is_repeated = (
-        epoch == current.previous < current.epoch and owned is not None and set(owned) <= set(current.assigned)
-    )
+    """Whether a heartbeat with this epoch is refused (throwIfConsumerGroupMemberEpochIsInvalid).
+
+    A member that did not get the last response has the previous epoch still.
+    """
+    has_previous = epoch == current.previous < current.epoch
+    is_repeated = has_previous and owned is not None and set(owned) <= set(current.assigned)
     return epoch != current.epoch and not is_repeated
 
 
@@ -47,7 +51,7 @@ def reconcile(
 ) -> CurrentAssignment:
     """The assignment after a member's heartbeat.
 
-    `owned` is what the member owns; None: the heartbeat does not have it, as the member gives up or takes partitions.
+    `owned`: the partitions that the member owns; None: the heartbeat has no list, as it is giving up or taking some.
     `is_held`: whether a member, this one included, holds a partition.
     """
     if current.state == STABLE and current.epoch == target_epoch:
