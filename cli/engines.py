@@ -186,7 +186,7 @@ class SparkEngine(Engine):
 
 
 class SteppingEngine(Engine):
-    """Judges on from the state in a file. The file gets the new state after the results are written."""
+    """Continues from the state in a file. The file gets the new state after the results are written."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -29,7 +29,7 @@ SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW)  # colours of brokers or lea
 
 
 def text_colour(background: str) -> str:
-    """The colour of text on one of SERIES, in the report's light and dark themes."""
+    """The colour of text on one of SERIES. It is not INK, as it is the same in the report's light and dark themes."""
     return "white" if background in (BLUE, GREEN) else "#1b1b1b"
 
 
@@ -83,8 +83,8 @@ def look() -> Iterator[None]:
 
 def legend(axis: Axes, **options: Any) -> None:
     """The legend above the axis, at its right end."""
-    look = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "borderaxespad": 0.1, "handlelength": 1.4}
-    axis.legend(**{**look, **options})
+    defaults = {"loc": "lower right", "bbox_to_anchor": (1, 0.99), "borderaxespad": 0.1, "handlelength": 1.4}
+    axis.legend(**{**defaults, **options})
 
 
 def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, list[Axes]]:
@@ -99,9 +99,9 @@ def sheet(title: str, rows: Sequence[float], inches: float) -> tuple[Figure, lis
     for axis in axes[:-1]:
         axis.tick_params(labelbottom=False)
     # Matplotlib's own wrapping parses mathematics even if that is turned off.
-    lines = textwrap.fill(title, TITLE_WIDTH)
+    heading = textwrap.fill(title, TITLE_WIDTH)
     figure.suptitle(
-        lines, x=0.01, y=1 - GAP / 72 / inches, va="top", ha="left", fontsize=12.5, fontweight="bold", color=INK
+        heading, x=0.01, y=1 - GAP / 72 / inches, va="top", ha="left", fontsize=12.5, fontweight="bold", color=INK
     )
     return figure, axes
 
@@ -163,11 +163,8 @@ def bin_seconds(figures: dict[str, Any]) -> float:
     return float(1 << figures["bins"]["shift"]) / 1e9
 
 
-FAULTS = {
-    "loss": "packet loss",
-    "duplication": "packet duplication",
-    "delay": "network delay",
-}  # clearer names of some kinds
+# Clearer names of some kinds of faults.
+FAULTS = {"loss": "packet loss", "duplication": "packet duplication", "delay": "network delay"}
 
 
 def fault_kind(kind: str) -> str:
@@ -187,7 +184,8 @@ def fault_name(band: dict[str, Any]) -> str:
 def save(figure: Figure, path: Path, description: str | None = None, scale: float = 1) -> None:
     """Saves a PNG or SVG, by the extension, with a description; equal figures give equal bytes.
 
-    A PNG is `scale` times 1100 pixels wide."""
+    A PNG is `scale` times 1100 pixels wide.
+    """
     metadata: dict[str, str | None] = {"Date": None, "Creator": None} if path.suffix == ".svg" else {"Software": None}
     metadata["Description"] = description
     with look():

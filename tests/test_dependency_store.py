@@ -71,8 +71,9 @@ def test_the_store_finds_what_a_search_in_memory_finds(in_memory: bool, monkeypa
     search = dependency_store.cycles_of_slices
 
     def recorded_search(given: Iterable[Any], *rest: Any) -> Any:
-        slices.extend(given)
-        return search(slices, *rest)
+        listed = [*given]
+        slices.extend(listed)
+        return search(listed, *rest)
 
     monkeypatch.setattr(dependency_store, "cycles_of_slices", recorded_search)
     found = store.find_cycles()

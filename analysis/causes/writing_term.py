@@ -14,7 +14,7 @@ from .replica_history import had_records, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
-    """The leader epoch of the lost records, if a truncation shows it, or a snapshot or a losing replica has one."""
+    """The leader epoch of the lost records; None if neither a truncation nor a log with the first one shows it."""
     if lost.epoch is not None:
         return lost.epoch
     is_first = pl.col("value").is_in(list(lost.values[:1]))
@@ -43,9 +43,9 @@ def _only_epoch(records: pl.DataFrame) -> int | None:
 def writing_term(timeline: Timeline, lost: Lost, now: int | None) -> Term | None:
     """The term that wrote the first lost record, by its acknowledgement; None if it is not certain.
 
-    now: the epoch of the record that is at the offset now. It is older if that record's leader never had the lost ones:
-    it was dead when they were acknowledged, or had the other record all the time. A leader that goes on in a new epoch
-    wrote what is at or above its start in that epoch, also if the client sent it before.
+    now: the epoch of the record that is at the offset now. It may be older than the term: its leader may have been dead
+    when the lost records were acknowledged, or may have had its own record there all the time. A leader that continues
+    in a new epoch wrote the records at or above its start in that epoch, also those that the client sent before.
     """
     term = _term_at(timeline, lost.first_acked or lost.written, now)
     if newer := _newer_term(timeline, term, lost, now):
@@ -102,8 +102,8 @@ def replaced_leader(timeline: Timeline, term: Term, lost: Lost) -> Term | None:
 def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, is_without: bool, until: int) -> bool:
     """Whether the leader of a term acknowledged the records in the time of a later term, and truncated them later.
 
-    Without its truncation, the log of the new leader proves that this one did not acknowledge them. False if the new
-    leader may have lost records of its own by a start before `until` (ns).
+    Without that truncation, the log of the new leader proves that the new leader did not acknowledge them. False if the
+    new leader may have lost records of its own by a start before `until` (ns).
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
@@ -123,18 +123,18 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, i
 
 
 def _held_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
-    """Whether the leader of a term had acknowledged another record at the first lost offset, first at one of these
-    times (ns), and did not start again.
+    """Whether the leader of a term acknowledged another record at the first lost offset, at the first of these times
+    (ns), and did not start again.
 
-    A leader appends each offset once, so that it did not acknowledge the lost record.
+    A leader appends each offset once, so it did not acknowledge the lost record.
     """
     return bool(acknowledged) and not timeline.starts_and_loads(term.leader, acknowledged[0], lost.last_acked or 0)
 
 
 def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
-    """Whether a replaced leader may have run until the records were acknowledged, and not known of its replacement."""
+    """Whether a replaced leader may have led, unaware of its replacement, until the records were acknowledged."""
     acknowledged = lost.last_acked or 0
-    # The acknowledgement has reached the client a second later.
+    # The client may have had the acknowledgement a second after the leader sent it.
     sent = (acknowledged if lost.first_acked is None else lost.first_acked) - SECOND
     followed = timeline.dated_ends(stale.leader, "followed", until=sent)
     has_learned = any((end.fact.epoch or 0) > stale.epoch for end in followed)
@@ -176,7 +176,7 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
     """
     if term is None or now is None or lost.first_acked is None or lost.last_acked is None:
         return None
-    # The acknowledgement has reached the client a second later.
+    # The client may have had the acknowledgement a second after the leader sent it.
     since, until = lost.first_acked - SECOND, lost.last_acked
     led = dated(timeline.led_terms, until=lost.first_acked)
     newer = [t for t in led if t.epoch > now and not _begins_above(t, lost)]
@@ -199,8 +199,8 @@ def _begins_above(term: Term, lost: Lost) -> bool:
 
 
 def resumption_facts(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
-    """The line in which the leader of a term led on from at or below the records, as it had restarted after their
-    acknowledgement; empty without one.
+    """The line in which the leader of a term led again from at or below the records, after a restart that followed
+    their acknowledgement; empty without one.
 
     The controller keeps the epoch of the only broker in the ISR if that restarts before its session ends.
     """
@@ -210,12 +210,12 @@ def resumption_facts(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
 
 
 def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a term led on from at or below the records (`resumption_facts`)."""
+    """Whether the leader of a term led again from at or below the records (`resumption_facts`)."""
     return bool(resumption_facts(timeline, term, lost))
 
 
 def led_until(timeline: Timeline, term: Term, epoch: int) -> bool:
-    """Whether the leader of a term led in all epochs from there to a later one."""
+    """Whether the leader of a term also led in all known epochs after it up to this one."""
     led = [t for t in timeline.terms.values() if term.epoch <= t.epoch <= epoch]
     return epoch in timeline.terms and all(t.leader == term.leader and not t.has_conflict for t in led)
 

@@ -37,8 +37,9 @@ NO_RANGES = Ranges(np.empty(0, np.int64), np.empty(0, np.int64))
 
 def union_of(low: Numbers, high: Numbers) -> Ranges:
     """The union of the ranges low..high, as ranges that do not touch. Ranges with high < low are ignored."""
-    order = np.argsort(low[low <= high], kind="stable")
-    low, high = low[low <= high][order], np.maximum.accumulate(high[low <= high][order])
+    low, high = low[low <= high], high[low <= high]
+    order = np.argsort(low, kind="stable")
+    low, high = low[order], np.maximum.accumulate(high[order])
     is_apart = (low[1:] > high[:-1]) & (low[1:] - 1 > high[:-1])  # the first condition avoids an underflow
     starts = np.append(True, is_apart)[: len(low)]
     ends = np.append(starts[1:], True)[: len(low)]

@@ -31,20 +31,21 @@ def removed_records(p: Partition) -> pl.DataFrame:
     """Records (offset, value) that were removed before a truncation; `since` (ns) they may have been absent."""
     removed = truncated_sends(p).filter("removed").select("offset", "value", "compactable")
     offsets, start = removed["offset"].to_numpy(), p.log_start
-    # The start that removed them may be of a log that was truncated below it since, so that only leaders reported it.
+    # A later truncation may have cut the log below the start that removed them. Then only the leader's report shows it.
     starts = [(one.offset, one.since) for one in (*start.evidence, *start.reported)]
     passed = pl.Series(earliest_start_above(offsets, starts))
     return removed.select("offset", "value", since=pl.min_horizontal(passed, "compactable"))
 
 
 def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
-    """Adds whether a deletion or compaction removed a truncated record first, surely (`removed`) or perhaps
+    """Adds whether a deletion or compaction removed a record before a truncation could: surely (`removed`) or perhaps
     (`maybe_removed`).
 
-    `removed`: a leader is known to have started above its offset, for the first time, after its acknowledgement and all
-    of its reads (by a broker's line: after its send, and up to a second before the client had the acknowledgement), and
-    before any other record was sent to the offset or an end below it was requested. A request was recorded, or the
-    record was older than retention.ms. So nothing shows that a truncation came before the deletion.
+    A deletion did so surely if both hold:
+    - A leader's log start first passed the offset after the acknowledgement and all reads of the record, and before
+      another record was sent to the offset or an end below it was requested: no truncation shows before the deletion.
+      A broker's line on the log start may come up to a second before the acknowledgement, but not before the send.
+    - The deletion was legal: it was requested, or the record was older than retention.ms.
     """
     start, offset = p.log_start, sends["offset"].fill_null(MAX_INT64).to_numpy()
     acknowledged = pl.col("completed")
@@ -89,7 +90,7 @@ def _absent_from_copy(p: Partition) -> pl.Expr:
 
 
 def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether retention.bytes may have removed truncated records before the truncation did: so much was above them.
+    """Whether retention.bytes may have removed truncated records before the truncation: that many bytes were above.
 
     Never where server.log has the log starts of all leaders, or where a log of the leader that wrote a record still has
     it. The size of a log is at most that of its records, uncompressed.
@@ -128,8 +129,8 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
     if not len(p.elsewhere):
         return sent
     # The same value was polled at another offset, or its send has no offset.
-    by_value = p.elsewhere.sort("first_read", "first_read_at").group_by("value", maintain_order=True)
-    other = by_value.agg(
+    earliest_first = p.elsewhere.sort("first_read", "first_read_at")
+    other = earliest_first.group_by("value", maintain_order=True).agg(
         pl.col("offset").first(),
         pl.col("first_read", "first_reader", "first_read_at").first(),
         pl.col("last_read").max(),
@@ -184,9 +185,8 @@ def _last_above(p: Partition, offsets: Offsets) -> Offsets:
 
     That is the completion of an end_offsets request, or the invocation of an acknowledged send.
     """
-    last_offset = pl.col("offset") - 1
-    ends = p.end_offsets.select(last_offset, time="completed")
-    sends = p.sends.filter(pl.col("acknowledged")).drop_nulls("offset").select(last_offset, time="invoked")
+    ends = p.end_offsets.select("offset", time="completed")
+    sends = p.sends.filter(pl.col("acknowledged")).drop_nulls("offset").select("offset", time="invoked")
     reached = pl.concat([ends, sends]).sort("offset")
-    above = np.searchsorted(reached["offset"].to_numpy(), offsets, "left")
+    above = np.searchsorted(reached["offset"].to_numpy(), offsets, "right")
     return suffix_maxima(reached["time"].to_numpy())[above]

@@ -71,7 +71,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-ALL_RULES: dict[str, Rule] = {**RULES, **ANOMALIES, **RULES}  # a name of both is that of RULES
+ALL_RULES: dict[str, Rule] = {**RULES, **ANOMALIES, **RULES}  # in this order; of a name in both, the rule of RULES
 
 
 def rules_of(dialect: str) -> dict[str, Rule]:

@@ -67,7 +67,7 @@ def contradicting_groups(
 
 
 def ends_are_known(commits: pl.DataFrame, ends: Ints, since: Ints) -> bool:
-    """Whether each commit's offset was known as an end when it was made: from `since` (ns) on at or after `ends`."""
+    """Whether each commit's offset was at or below an end known when it was made; `ends` are known `since` (ns)."""
     known = pl.DataFrame({"end": ends, "since": since}).sort("end")
     known = known.with_columns(pl.col("since").cum_min(reverse=True))
     dated = commits.sort("offset").join_asof(

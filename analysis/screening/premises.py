@@ -101,7 +101,10 @@ def _each_offset_has_one_record(many: ManyPartitions) -> Contradictions:
 
 @premise_of(*LOSS, *GROUPS)
 def _final_reads_are_of_final_processes(many: ManyPartitions) -> Contradictions:
-    """The final reads begin at offset 0, where the log starts. Without a final process, a consumer's pass may count."""
+    """The final reads are those of final processes, and begin at offset 0, where the log starts.
+
+    If run.json declares final reads and no final process, the reads of any consumer may be the final ones.
+    """
     if many.settings.has_final_reads and not many.settings.final_readers():
         yield many.reads
     yield many.final_reads.filter(pl.col("start") > 0)
@@ -119,13 +122,13 @@ def _acknowledged_records_are_read(many: ManyPartitions) -> Contradictions:
     read = many.reads.group_by("tp").agg(last=pl.col("offset").max(), until=pl.col("completed").max())
     unread = many.acknowledged.filter(~has_final & pl.col("first_read").is_null()).join(read, on="tp", how="left")
     yield unread.filter(pl.col("offset") < pl.col("last"))
-    if many.context["kind"].is_in(["poll"]).any():
+    if (many.context["kind"] == "poll").any():
         yield unread
     stamped = pl.concat([frame.select("tp", "timestamp") for frame in (many.sends, many.reads)])
     stamps = stamped.filter(pl.col("timestamp") >= 0).group_by("tp").agg(pl.col("timestamp").min())
     oldest = many.acknowledged.group_by("tp").agg(pl.col("invoked").min()).join(stamps, on="tp", how="left")
-    of_unread = oldest.join(many.keys, on="tp").join(unread.select("tp", "until").unique("tp"), on="tp")
-    yield of_unread.filter(is_maybe_expired(many.keys["topic"].unique(), many.settings))
+    with_unread = oldest.join(many.keys, on="tp").join(unread.select("tp", "until").unique("tp"), on="tp")
+    yield with_unread.filter(is_maybe_expired(many.keys["topic"].unique(), many.settings))
 
 
 def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
@@ -138,7 +141,7 @@ def is_maybe_expired(topics: Iterable[str], settings: Settings) -> pl.Expr:
     sent, until = pl.col("invoked") / 1e6, pl.col("until").fill_null(MIN_INT64) / 1e6
     started = settings.started_ms
     written = pl.min_horizontal(sent, sent if started is None else pl.col("timestamp").cast(pl.Float64) - started)
-    # A millisecond more than needed, as this is not exact.
+    # One millisecond of tolerance, as the times are rounded to floats.
     return limit.is_not_null() & (written - 1 <= until - limit)
 
 

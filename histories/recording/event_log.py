@@ -24,7 +24,7 @@ FLUSH_SECONDS = 0.2
 
 
 def line_of(event: Fields) -> bytes:
-    """An event as a line of the history; in errors' texts, what is not Unicode is escaped.
+    """An event as a line of the history. Texts of ERRORS are escaped where they are not Unicode.
 
     Raises UsageError if another text is not Unicode.
     """
@@ -39,7 +39,7 @@ def line_of(event: Fields) -> bytes:
 
 
 def require_name(name: Any, field: str) -> str:
-    """The name of a process or topic. Raises UsageError if it is no text: files of a run are sorted by such names."""
+    """The name of a process or topic. Raises UsageError if it is no str: files of a run are sorted by such names."""
     if not isinstance(name, str):
         raise UsageError(f"{field}: found {name!r:.80}, expected a name (str)")
     return name

@@ -1,4 +1,4 @@
-"""Proves large partitions by ranges of their offsets, each in a task of its own, before anyone needs all of their rows.
+"""Proves large partitions by ranges of their offsets, each in a task of its own, so that few rows must be judged.
 
 blocks of large partitions → range_tasks.py → facts → by partition → proof: a summary, or the rules left to judge
 
@@ -152,8 +152,8 @@ def _prove_partition(unit: Unit, facts: Mapping[int, HashedFacts], rest: Rows, c
     unproved = [*chosen_rules(common.settings)]
     if can_be_proved(unit.topic, OBSERVED, len(rest.sends) + len(rest.reads) + len(rest.marks), common):
         empty = {*ranges_of(facts, rest, common.settings)} - {*facts}
-        every = {**facts, **{number: range_facts({}, rest, number, common) for number in empty}}
-        ranges = dict(sorted(every.items()))
+        facts_of_empty = {number: range_facts({}, rest, number, common) for number in empty}
+        ranges = dict(sorted({**facts, **facts_of_empty}.items()))
         proof = proof_of(*unit, [*ranges.values()], rest, common)
         unproved = sorted(proof.unproved)
         borders = borders_of(unit.topic, ranges, rest, proof.unproved, common) if unproved else None
@@ -167,28 +167,28 @@ def _prove_partition(unit: Unit, facts: Mapping[int, HashedFacts], rest: Rows, c
     yield Row("proof", *unit, "" if unproved else VALID, 0, json.dumps(unproved).encode())
 
 
-def condense(handed: list[Any], ranged: _ByRange, settings: Settings) -> tuple[list[Unit], DataFrame]:
+def condense(collected: list[Any], ranged: _ByRange, settings: Settings) -> tuple[list[Unit], DataFrame]:
     """The partitions that can be condensed, and their blocks of the kinds `condensed` and `others`.
 
-    `handed`: the blocks of their borders, and of the suspects of ranges without rows.
+    `collected`: the blocks of their borders, and of the suspects of ranges without rows.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    borders: dict[Unit, Borders] = {unit: one for kind, unit, _, one in map(_unpack_block, handed) if kind == "borders"}
+    unpacked = [_unpack_block(row) for row in collected]
+    borders: dict[Unit, Borders] = {unit: content for kind, unit, _, content in unpacked if kind == "borders"}
     found = of_units(ranged.placed, borders).mapInArrow(partial(_suspects, settings, borders), BLOCK)
     suspects: dict[Unit, dict[int, Suspects | None]] = defaultdict(dict)
-    for kind, unit, number, one in map(_unpack_block, [*handed, *found.collect()]):
+    for kind, unit, number, content in [*unpacked, *map(_unpack_block, found.collect())]:
         if kind == "suspects":
-            suspects[unit][number] = one
-    every = {unit: wanted_of(suspects[unit], borders[unit]) for unit in borders}
-    wanted = {unit: one for unit, one in every.items() if one is not None}
+            suspects[unit][number] = content
+    wanted = {unit: one for unit in borders if (one := wanted_of(suspects[unit], borders[unit])) is not None}
     retained = of_units(ranged.placed, wanted).mapInArrow(partial(_condense_blocks, settings, wanted), BLOCK)
     rest = ranged.rest.filter(is_block_of(wanted)).withColumn("kind", F.lit("condensed"))
     return [*wanted], retained.unionByName(rest)
 
 
 def _unpack_block(row: Any) -> tuple[str, Unit, int, Any]:
-    """The kind, partition, range and content of a block that tasks hand the driver."""
+    """The kind, partition, range and content of a block that the driver collected."""
     content = pickle.loads(bytes(row["payload"]))
     return row["kind"], Unit(row["topic"], row["partition"]), row["number"], content
 

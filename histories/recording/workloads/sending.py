@@ -97,10 +97,10 @@ class Sender:
         self._serve(producer.flush, PURGE_SECONDS)
 
     def _serve(self, call: Callable[[float], Any], seconds: float) -> None:
-        """Poll or flush, which raise the fatal errors of an idempotent producer.
+        """Poll or flush. Both raise the fatal errors of an idempotent producer; then this one must be replaced.
 
-        confluent-kafka 2.16.1 also raised a SystemError of its own, and a KafkaError, which is no exception, so that
-        `except` cannot name it. What is on its way then stays unknown.
+        confluent-kafka 2.16.1 also raised a SystemError of its own, and a KafkaError, whose class is no subclass of
+        BaseException, so that `except` cannot name it. The outcome of messages in flight is unknown then.
         """
         library, is_served = confluent_kafka(), False
         with contextlib.suppress(library.KafkaException, library.KafkaError, SystemError):
