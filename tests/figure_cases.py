@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +48,12 @@ def judged(path: Path, split_bytes: int = 1 << 26) -> Judged:
     run = open_run(path, split_bytes=split_bytes)
     results = judge_run(run)
     return Judged(results.summaries, results.context, run.settings, results.findings(), report_of(results, "local"))
+
+
+def figures_of(folder: Path) -> dict[str, Any]:
+    """The figures of a run, as figures.json has them."""
+    results = judge_run(open_run(folder))
+    return dict(json.loads(json.dumps(merge_figures(results.summaries, results.context, results.run.settings))))
 
 
 def write_run(folder: Path, events: list[dict[str, Any]], config: dict[str, Any] | None = None) -> Path:

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.figures import merge_figures
-from logjudge.histories.bundle import open_run
+from figure_cases import figures_of
 from logjudge.histories.simulation.bundle import WrittenBundle, write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, style
@@ -17,11 +15,6 @@ from logjudge.plots.transactions import MAX_ROWS
 
 Record = dict[str, Any]
 GROUP_EVENTS = ("assign", "commit", "crash")
-
-
-def figures_of(folder: Path) -> Record:
-    results = judge_run(open_run(folder))
-    return merge_figures(results.summaries, results.context, results.run.settings)
 
 
 def written_run(name: str, tmp_path: Path) -> WrittenBundle:

@@ -9,21 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from logjudge.analysis.engines.local import judge_run
-from logjudge.analysis.figures import merge_figures
-from logjudge.histories.bundle import open_run
+from figure_cases import SECOND, figures_of
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.plots import PLOTS, draw, leadership, log_ends, replicas, style, swimlane
 from matplotlib.colors import to_hex
 
 Unpack = Callable[[str], Path]
-
-
-def figures_of(root: Path) -> dict[str, Any]:
-    results = judge_run(open_run(root))
-    figures = merge_figures(results.summaries, results.context, results.run.settings)
-    return json.loads(json.dumps(figures))  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +92,6 @@ def test_a_broker_has_one_colour_and_its_cut_is_named(unclean: dict[str, Any]) -
     assert {(-1, logs["broker 2"]), (-2, logs["broker 3"])} <= led
 
 
-SECOND = 1_000_000_000
 WHOLE = {"span": [0, 60 * SECOND]}
 
 
@@ -200,8 +191,8 @@ def test_the_time_without_a_leader_is_drawn() -> None:
 def test_labels_of_replicas_do_not_collide() -> None:
     one = _broker("1", 833, [0, 634, None, None], [635, 832, None, "1"], mark=828)
     other = _broker("2", 1453, [0, 634, None, None], [635, 832, None, "2"], [833, 1452, None, None], mark=1452)
-    logs = [{"name": "s", "time": 57 * 10**9, "brokers": [one, other], "differ": [[635, 832]]}]
-    drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * 10**9, "1", 828, 833]]}
+    logs = [{"name": "s", "time": 57 * SECOND, "brokers": [one, other], "differ": [[635, 832]]}]
+    drawn = {"logs": logs, "leader": "2", "terms": [], "cuts": [[60 * SECOND, "1", 828, 833]]}
     figure = replicas.draw({**WHOLE, "partitions": [{"name": "orders-0", "lost": 198, "replicas": drawn}]}, "orders-0")
     figure.draw_without_rendering()
     texts = [text for text in figure.axes[0].texts if text.get_text().startswith(("after", "HW checkpoint"))]
