@@ -16,8 +16,8 @@ If all in-sync replicas of a partition are dead, and another replica lives, Kafk
 in-sync replica: until then the partition takes no writes and serves no reads, but nothing is lost. Or it elects the
 other replica, uncleanly: the partition is back earlier, but without the records that this replica had not fetched, even
 if they were acknowledged with acks=all and read. `{_UNCLEAN}` decides; it is off by default
-since Kafka 0.11 (KIP-106). `{_LEAST}` decides how many copies acks=all waits for: with 2, producers are
-refused while only one replica is in sync, so that no acknowledged record has only one copy.
+since Kafka 0.11 (KIP-106). `{_LEAST}` decides how many replicas must be in sync before a leader takes
+writes with acks=all: with 2, producers are refused while only one is, so that no acknowledged record has only one copy.
 
 These runs have the same load and the same faults: both followers crash for 20 s, the leader crashes for 20 s while they
 are away, and they come back first. `logjudge scenarios run {_SCENARIO} OPTIONS` runs each ([its page]({_SCENARIO}.md)).
@@ -25,8 +25,8 @@ are away, and they come back first. `logjudge scenarios run {_SCENARIO} OPTIONS`
 _ADVICE = """\
 Accept the loss only where a later record replaces an earlier one, or where the source can send again (metrics, caches).
 For all other topics leave unclean elections off and set min.insync.replicas=2 with three replicas. `logjudge check`
-names an unclean election as the cause of each loss that one explains; [causes.md](../causes.md#unclean-election) has
-what proves it, and [examples/unclean-election](../../examples/unclean-election) is a real run of Kafka 4.1.1."""
+names the unclean election that caused a loss. [causes.md](../causes.md#unclean-election) lists what proves it, and
+[examples/unclean-election](../../examples/unclean-election) is a real run of Kafka 4.1.1."""
 
 
 def index_page() -> str:
