@@ -50,12 +50,17 @@ def collected_logs(
         times=dated,
         leader=last_leader(metadata, log_events),
         replicas=assigned_replicas(metadata, log_events, configured, partition),
-        former=frozenset(evidence_in(frames, "batches")["broker"]) - {*recorded} if recorded else frozenset(),
+        former=_brokers_with_batches(frames) - {*recorded} if recorded else frozenset(),
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,
         is_tiered=is_tiered(config, topic, of_no_partition, log_events),
         removed_in=frozenset(of_no_partition.filter(kind="remove-topic", topic=topic)["snapshot"]),
     )
+
+
+def _brokers_with_batches(frames: Frames) -> frozenset[str]:
+    batches = frames.get("batches")
+    return frozenset() if batches is None else frozenset(batches["broker"])
 
 
 def _metadata_of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFrame:

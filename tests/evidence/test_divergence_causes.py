@@ -9,6 +9,7 @@ from logjudge.analysis.incidents.divergences import explain_divergence
 from logjudge.analysis.incidents.losses import ExplainedRange
 from logjudge.analysis.partitions.evidence import collected_logs
 from logjudge.analysis.partitions.partition import Partition
+from logjudge.histories.evidence.tables import LOCATION, SEGMENTS
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, Finding
 
@@ -68,3 +69,11 @@ def test_the_last_log_of_a_broker_that_a_reassignment_removed_is_none_of_a_repli
     held = collected_logs("orders", 0, tables, settings)
     assert held is not None
     assert (len(held.diverging) > 0) == differs
+
+
+def test_a_partition_without_batches_has_no_former_replicas():
+    segments = pl.DataFrame([{"broker": "3"}], schema={**LOCATION, **SEGMENTS})
+    tables = {"segments": segments, "log_events": server_log("2", (9, MOVED % "1,2"))}
+    held = collected_logs("orders", 0, tables, Settings())
+    assert held is not None
+    assert not held.former
