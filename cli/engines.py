@@ -117,7 +117,7 @@ class Engine:
         """The name of the engine that judges a run."""
         return self.name
 
-    def described(self, report: dict[str, Any], results: Results) -> dict[str, Any]:  # noqa: ARG002
+    def extend_report(self, report: dict[str, Any], results: Results) -> dict[str, Any]:  # noqa: ARG002
         """verdict.json with what the engine adds to it."""
         return report
 
@@ -219,7 +219,7 @@ class SteppingEngine(Engine):
         self.remark = f"{read}; the whole history, as {self.last.whole}" if self.last.whole else read
         return self.last.results
 
-    def described(self, report: dict[str, Any], results: Results) -> dict[str, Any]:
+    def extend_report(self, report: dict[str, Any], results: Results) -> dict[str, Any]:
         from ..analysis.incremental.judging import not_yet
 
         assert self.last is not None

@@ -73,7 +73,7 @@ def judge(task: Task, engine: Engine) -> Judged:
         results.refuse_unusable()
         command_line = shlex.join(["logjudge", *sys.argv[1:]])
         report = {**report_of(results, engine.judged_by(run)), "provenance": provenance_of(run, command_line)}
-        report = engine.described(report, results)
+        report = engine.extend_report(report, results)
         progress("writing", 0, 1, "reports")
         figures = merged_figures(results, report)
         report["headline"] = headline(report, figures["impact"])
