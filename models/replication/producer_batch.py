@@ -23,7 +23,13 @@ class ProducerBatch:
     ambiguous: bool = False  # some attempt may have been written
     retry_at: int = 0
     is_done: bool = False
+    newest: int = -1  # when its last record was sent, if it has several
     epoch: int = -1  # the leader epoch that last appended it; unknown to the producer, used by the ledger
+
+    @property
+    def timestamp(self) -> int:
+        """The timestamp of its newest record, by which retention deletes."""
+        return max(self.created, self.newest)
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
         """The first and the second half of its records; the records keep their sequence numbers."""

@@ -55,8 +55,10 @@ def ran(name: str) -> Cluster:
     return narrated(name)[1]
 
 
-# Scenarios in which an invariant breaks are judged before every commit, the others in a campaign.
-JUDGED = [pytest.param(name, marks=() if load(name).breaks else pytest.mark.campaign) for name in names()]
+# Scenarios in which an invariant breaks or records are removed legally are judged before every commit, the others in a
+# campaign.
+OFTEN = {name for name in names() if load(name).breaks} | {"retention", "compaction"}
+JUDGED = [pytest.param(name, marks=() if name in OFTEN else pytest.mark.campaign) for name in names()]
 
 
 @pytest.mark.parametrize("name", names())

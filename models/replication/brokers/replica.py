@@ -152,7 +152,7 @@ class Replica:
                 batch.producer,
                 batch.first,
                 epoch,
-                batch.created,
+                batch.timestamp,
                 uid,
                 batch.pid,
                 batch.producer_epoch,

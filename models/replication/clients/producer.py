@@ -89,7 +89,7 @@ class Producer(Client):
             state.queue.append(batch)
             self._outstanding += 1
             self.loop.after(config.linger, self._drain)
-        batch.count += 1
+        batch.count, batch.newest = batch.count + 1, now
         batch.ops.append(self._op)
         if batch.count >= config.batch_records:
             batch.is_open = False

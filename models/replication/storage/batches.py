@@ -39,7 +39,7 @@ class ValueRange:
 class Batch(ValueRange):
     """Records of one producer to one partition.
 
-    Simplification: all records of a batch carry one timestamp, the time of its first send (microseconds).
+    Simplification: all records of a batch carry one timestamp, the time of its last send (microseconds).
     """
 
     epoch: int
