@@ -79,11 +79,11 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
 def _absent_from_copy(p: Partition) -> pl.Expr:
     """An expression on sends: the time (ns) of the last copy of the logs, if no log of it has the acknowledged record.
 
-    Null for a record that a log has, without the time of the copy, or if a log is damaged.
+    Null for a record that a log has, without the time of the copy, or if a log of it is damaged or missing.
     """
     logs = p.replica_logs
     copied = None if logs is None else logs.times.get(logs.last)
-    if logs is None or copied is None or logs.damage.height:
+    if logs is None or copied is None or logs.damage.height or any(one.snapshot == logs.last for one in logs.missing):
         return pl.lit(None, pl.Int64)
     is_held = pl.col("value").is_in(logs.last_records["value"].drop_nulls().implode())
     return pl.when(~is_held & (pl.col("completed") < copied)).then(pl.lit(copied, pl.Int64))

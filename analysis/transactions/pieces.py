@@ -54,9 +54,7 @@ class Pieces(NamedTuple):
 
     odd: pl.DataFrame
     expected: Expected
-    needs_policy: bool = (
-        False  # whether cleanup.policy, which is not recorded, decides if acknowledged records are absent
-    )
+    needs_policy: bool = False  # whether cleanup.policy is not recorded, and records are absent that it may explain
 
 
 NO_PIECES = Pieces(pl.DataFrame(schema=PIECES), Expected("", 0, pl.DataFrame(schema=EXPECTED)))
