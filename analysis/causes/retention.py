@@ -27,7 +27,7 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     starts = []
     for broker, start in bounds.select("broker", "deleted_below").iter_rows():
         text = f"{in_snapshot(logs.last)} broker {broker}'s log starts at offset {start}"
-        source = (logs.times.get(logs.last), *_source_of_start(timeline, broker))
+        source = (logs.copied_at, *_source_of_start(timeline, broker))
         starts.append(Fact(text, "log-start", *source, partition=lost.name, broker=broker, offset=start))
     deleted = []
     for fault in timeline.faults:

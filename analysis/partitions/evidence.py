@@ -49,7 +49,7 @@ def collected_logs(
         snapshots=order,
         times=dated,
         leader=last_leader(metadata, log_events),
-        replicas=assigned_replicas(metadata, log_events, configured, partition),
+        replicas=recorded or assigned_replicas(metadata, log_events, configured, partition),
         former=_brokers_with_batches(frames) - {*recorded} if recorded else frozenset(),
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,

@@ -82,7 +82,7 @@ def _absent_from_copy(p: Partition) -> pl.Expr:
     Null for a record that a log has, without the time of the copy, or if a log of it is damaged or missing.
     """
     logs = p.replica_logs
-    copied = None if logs is None else logs.times.get(logs.last)
+    copied = None if logs is None else logs.copied_at
     if logs is None or copied is None or logs.damage.height or any(one.snapshot == logs.last for one in logs.missing):
         return pl.lit(None, pl.Int64)
     is_held = pl.col("value").is_in(logs.last_records["value"].drop_nulls().implode())

@@ -92,7 +92,7 @@ class ReplicaLogs(LogTables, TopicPartition):
     leftovers: pl.DataFrame = field(default_factory=partial(empty, RECORDS, True))  # of folders beside the logs
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
-    former: frozenset[str] = frozenset()  # brokers that a reassignment has removed, whose last logs are leftovers
+    former: frozenset[str] = frozenset()  # brokers that a reassignment has removed; their last logs are leftovers
     is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy
@@ -206,6 +206,11 @@ class ReplicaLogs(LogTables, TopicPartition):
     def last_is_dated(self) -> bool:
         """Whether the time of the latest copy is known. A snapshot needs a time; the end of the run does not."""
         return self.last == FINAL or self.last in self.times
+
+    @property
+    def copied_at(self) -> int | None:
+        """The time (ns) of the latest copy; None: not known."""
+        return self.times.get(self.last)
 
     @cached_property
     def extents(self) -> pl.DataFrame:

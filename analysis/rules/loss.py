@@ -212,7 +212,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
 def _start_until_copy(p: Partition) -> int:
     """The offset below which records may have been deleted before the brokers' last logs were copied."""
     start, logs = p.log_start, p.replica_logs
-    copied = None if logs is None else logs.times.get(logs.last)
+    copied = None if logs is None else logs.copied_at
     if copied is None:
         return max(start.certain, start.possible)
     return max((one.offset for one in start.evidence if one.since < copied), default=0)

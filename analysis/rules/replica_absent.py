@@ -118,7 +118,7 @@ class _LastLogs(NamedTuple):
 
 def _expected_sends(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     """The acknowledged sends that the logs of the last snapshot must hold, as far as time shows."""
-    copied = last.logs.times.get(last.logs.last)
+    copied = last.logs.copied_at
     if copied is not None:
         return acked.filter(pl.col("completed") < copied)
     return acked if last.logs.at_rest else acked.filter(~_is_maybe_later(last))
