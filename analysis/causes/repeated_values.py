@@ -16,7 +16,7 @@ from .cases import Lost, Record
 
 
 def missing_for_idempotent(copies: Sequence[Record]) -> str:
-    """The evidence that is missing to explain why an idempotent producer wrote these copies."""
+    """The missing evidence of how an idempotent producer wrote these copies."""
     if len(copies) < 2:
         return (
             "a log with all copies, such as one from before its truncation (their producer epochs and sequence numbers)"

@@ -274,7 +274,9 @@ def _with_stored(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFr
 
 
 def _unrecorded_commit(p: Partition, group: Group, commits: pl.DataFrame) -> Unknown | None:
-    """Why a member without a record, or after the history, may have made the commit that only files show; else None."""
+    """The reason that a commit in the files alone is unknown: a member without a record, or one after the history, may
+    have made it. None without such a reason.
+    """
     if silent := _unrecorded_members(p, group):
         return Unknown(f"members of {group} owned {p.name} and recorded nothing ({some(silent)})")
     times = [

@@ -23,7 +23,7 @@ class ProducerBatch:
     ambiguous: bool = False  # some attempt may have been written
     retry_at: int = 0
     is_done: bool = False
-    newest: int = -1  # when its last record was sent, if it has several
+    newest: int = -1  # when a producer sent its last record; -1: all were written at once
     epoch: int = -1  # the leader epoch that last appended it; unknown to the producer, used by the ledger
 
     @property

@@ -56,8 +56,8 @@ def test_copies_that_were_gone_or_read_before_an_election_are_no_consequence_of_
 )
 def test_what_is_missing_to_explain_the_copies_of_an_idempotent_producer(held, missing):
     twice = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": True})
-    [why] = duplicate_cause(timeline(logs(f"1: 0a {held}"), leader="1"), twice).missing
-    assert why.startswith(missing)
+    [reason] = duplicate_cause(timeline(logs(f"1: 0a {held}"), leader="1"), twice).missing
+    assert reason.startswith(missing)
 
 
 @pytest.mark.parametrize(

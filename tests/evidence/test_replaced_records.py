@@ -1,4 +1,4 @@
-"""Several values at one offset of which none was acknowledged: the cause is what truncated the replaced record."""
+"""Several values at one offset, none of them acknowledged: the cause is what truncated the replaced record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .timelines import AFTER, SECOND, UNCLEAN, timeline
 
 
 def read_twice(*polls, held):
-    """A partition of which a consumer polled these offsets, values and seconds."""
+    """A partition that a consumer polled: the offset, value and second of each record."""
     about = {"process": "c", "outcome": "ok", "txn": False, "exempt": False, "index": 0}
     reads = [
         {**about, "invoked": int(at * SECOND) - 1, "completed": int(at * SECOND), "invoked_at": at, "at": at}
