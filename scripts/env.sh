@@ -48,6 +48,8 @@ install_java() {
     has_java || die "Spark needs Java: $java_help"
 }
 
+has_pip() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+
 make_venv() {
     local python stamp wanted
     python=$(find_python)
@@ -59,7 +61,9 @@ make_venv() {
         may_apt || die "$python has no ensurepip; install the package python3-venv, then run this again"
         apt_install python3-venv
     fi
-    [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+    # An interrupted creation leaves a Python without pip; ensurepip, too, can fail once and succeed the next time.
+    has_pip || "$python" -m venv "$venv" ||
+        { say "$python could not create $venv; trying once more"; "$python" -m venv "$venv"; }
     say "Installing logjudge$1 into $venv (some minutes the first time: Spark is 450 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --constraint "$root/requirements.lock" --editable "$root$1" >&2
