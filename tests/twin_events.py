@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any, NamedTuple
 
 from notation import Event
@@ -91,9 +91,14 @@ def _with_named_tombstones(events: list[Event]) -> list[Event]:
     return [named[id(event)] for event in events]
 
 
-def operations(events: list[Event]) -> list[Op]:
-    """Each invocation with its completion; tombstones, and attempts that can be distinguished, have names."""
+def operations(events: list[Event], without_acks: Set[str]) -> list[Op]:
+    """Each invocation with its completion; tombstones, and attempts that can be distinguished, have names.
+
+    No broker reported the offsets of the processes without acks (acks=0).
+    """
     ops = list(_operations(_with_named_tombstones(events)))
+    for step in (step for op in ops if op.process in without_acks for step in sends_of(op)):
+        step.pop("offset", None)
     return _with_named_attempts(sorted(ops, key=lambda op: op.begun))
 
 

@@ -23,7 +23,8 @@ class Twin:
     def __init__(self, history: History) -> None:
         self.config = history.config
         self.processes = self.config["processes"]
-        self.ops = sorted(operations(history.events), key=lambda op: op.done)
+        without_acks = {process for process in self.processes if str(self.setting_of(process, "acks")) == "0"}
+        self.ops = sorted(operations(history.events, without_acks), key=lambda op: op.done)
         self.sends = [send for op in sorted(self.ops, key=lambda op: op.begun) for send in self._sends(op)]
         self.reads = [read for op in self.ops for read in reads_of(op)]
         self.acked = [send for send in self.sends if send.acked]

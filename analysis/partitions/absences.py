@@ -46,16 +46,18 @@ def existing(p: Partition, reads_uncommitted: bool, unless_compacted: bool = Fal
     compacted = _compacted_since(superseded_values(p) if unless_compacted else removable_values(p), entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
     cleaned = ranges_in(ranges.filter(reason=COMPACTED))
-    until = np.minimum(p.log_start.since(offsets), compacted)
+    until = compacted.copy()
     until[never.hold(offsets)] = MIN_INT64
     # The time at which the cleaner removed a record is not recorded, unless the history has its replacement.
     until[cleaned.hold(offsets) & (compacted == MAX_INT64)] = MIN_INT64
     if p.final is not None:
-        # What the final reads returned was in the log until then, so nothing had removed it before.
+        # The cleaner had not removed what the final reads returned.
         final_reads = p.reads.filter(is_final_read(p.final.processes, p.last_heal))
         begun = min(p.final.since, least(final_reads["completed"], p.final.since))
         is_returned = entries["in_final"].to_numpy() & ~never.hold(offsets)
         until[is_returned] = np.maximum(until[is_returned], begun)
+    # A deleted record may return with another leader.
+    until = np.minimum(until, p.log_start.since(offsets))
     offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
     if not len(offsets):
         return Existing(offsets, until)
