@@ -83,3 +83,10 @@ def test_a_property_is_computed_once_and_threads_wait_for_no_other_instance() ->
     waits.go.set()
     other.join()
     assert waits.__dict__["value"] == 1
+
+
+def test_polars_has_imported_numpy_before_threads_begin() -> None:
+    """Its first import in two threads at once fails: TypeError: 'module' object does not support item assignment."""
+    program = "import logjudge.analysis.engines.threads, polars; print(type(polars._dependencies.numpy).__name__)"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "module"

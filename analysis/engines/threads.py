@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+import numpy as np
 import polars as pl
+
+# polars imports numpy when it first needs it. If two threads do so at once, one fails: the module that polars keeps in
+# numpy's place has a field `_globals`, and numpy has a module of that name.
+pl.DataFrame({"first": np.zeros(0)})
 
 Item = TypeVar("Item")
 Done = TypeVar("Done")
