@@ -2,10 +2,11 @@
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
 controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
-was loaded), and the replicas that could have been elected instead had not all lost them, too. If all in-sync replicas
-may have lost the tails of their logs, one of them must provably still have had the records. If KIP-966 elects the last
-known leader again, the cause is another one: that leader does not lack records because it was out of sync. Where an
-unclean election would look the same, unclean.leader.election.enable must be recorded.
+was loaded), and the replicas that could have been elected instead had not all lost them, too. If all of these started
+again, the log of one of them must be known from then. If all in-sync replicas may have lost the tails of their logs,
+one of them must provably still have had the records. If KIP-966 elects the last known leader again, the cause is
+another one: that leader does not lack records because it was out of sync. Where an unclean election would look the
+same, unclean.leader.election.enable must be recorded.
 """
 
 from __future__ import annotations
@@ -72,6 +73,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*together)
     if electable := _electable_without_records(timeline, new, lost):
         return needs(_missing_of_electable(timeline, new, electable))
+    if unseen := _electable_not_seen(timeline, new, lost):
+        return needs(f"whether {brokers(unseen)}, which started again, still had the records (server.log)")
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
     if _may_have_had(timeline, change, lost) and not any(still_had_records(timeline, other, lost) for other in in_sync):
         led = f"when broker {new.leader}, which once had them, led"
@@ -155,6 +158,34 @@ def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> lis
     return others if all(map(was_without, others)) else []
 
 
+def _electable_not_seen(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
+    """The replicas that could have been elected instead, if no evidence shows their logs when they started again.
+
+    Empty if one of them still had the records, or did not start again.
+    """
+    others = sorted((new.electable or frozenset()) - {new.leader})
+    if any(still_had_records(timeline, other, lost) for other in others):
+        return []
+    unseen = [other for other in others if _started_unseen(timeline, other, new, lost)]
+    return unseen if len(unseen) == len(others) else []
+
+
+def _started_unseen(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:
+    """Whether a broker started after an election, and no evidence shows its log before it was in sync again."""
+    at = new.time
+    if at is None:
+        return False
+    starts = [start.when for start in timeline.starts_of(broker, at)]
+    joined = [report.when for report in timeline.isr_between(at) if broker in report.isr]
+    if not starts and not (joined and is_dead_or_fenced(timeline, broker, at, at)):
+        return False
+    # Its log has grown by the records of the new leader when it joins the ISR.
+    until = min((time for time in joined if time > min(starts, default=at)), default=MAX_INT64)
+    seen = timeline.dated_ends(broker, "loaded", "corruption", "followed", since=at - SECOND, until=until)
+    cuts = truncations(timeline, broker, at, lost.last)
+    return not seen and not any(cut.time is None or cut.time <= until for cut in cuts)
+
+
 def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -> str:
     """The missing evidence of replicas that lost the records and could have been elected instead."""
     failed = [b for b in electable if any(fact.kind == "disk-failed" for fact in reasons_absent(timeline, b, new.time))]
@@ -169,16 +200,17 @@ def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -
 
 
 def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:
-    """Whether a broker was dead at the election, and its log ended at or below the records when it loaded it next.
+    """Whether a broker was dead at the election, and its log ended at or below the records when it loaded it next, or
+    began to follow.
 
     It may have started before with all records, so its first start after the acknowledgement proves nothing.
     """
     at = new.time
     if at is None:
         return False
-    loads = timeline.dated_ends(broker, "loaded", since=at)
+    ends = timeline.dated_ends(broker, "loaded", "followed", since=at)
     was_cut = bool(timeline.dated_ends(broker, "cut", since=at))
-    return is_dead_or_fenced(timeline, broker, at, at) and not was_cut and bool(loads) and loads[0].end <= lost.first
+    return is_dead_or_fenced(timeline, broker, at, at) and not was_cut and bool(ends) and ends[0].end <= lost.first
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

@@ -48,6 +48,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
     - The log is damaged there, or the last leader is not known and not all logs were collected.
+    - The last leader is not known, and a log that may be its log lacks a record that another one has.
     - The logs were copied at an unknown time, or before the run ended.
     - Without final reads: the record is past the end of the logs, which hold neither a record nor a leader epoch from
       after its acknowledgement, and no broker reported that end afterwards.
@@ -74,6 +75,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
         count = plural(acked.height, "acknowledged record")
         yield Unknown(f"{missing_leader_log(logs)}, so whether it has {count} is not known")
     absent = _absent(last, acked)
+    yield from _perhaps_not_on_leader(last, acked, absent, sends)
     if absent.height:
         absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
         absent = absent.with_columns(damaged=pl.col("send").is_in(_in_damage(last, absent)["send"].implode()))
@@ -151,6 +153,38 @@ def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
     absent = _without(acked, last.judged(held))
     is_everywhere = pl.col("send").is_in(_without(absent, held)["send"].implode())
     return absent.with_columns(everywhere=is_everywhere).sort("offset", "send", nulls_last=True)
+
+
+def _perhaps_not_on_leader(
+    last: _LastLogs, acked: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame
+) -> Iterator[Unknown]:
+    """The reason why it is not known whether the leader has all records that some log has."""
+    if last.logs.leader is not None or last.bounds.height < 2:
+        return
+    held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
+    present = acked.join(absent, on="send", how="anti")
+    for broker in _maybe_leaders(last):
+        lacking = _without(present, held.filter(broker=broker))
+        if not lacking.height:
+            continue
+        of_broker = last._replace(bounds=last.bounds.filter(broker=broker))
+        lacking = lacking.join(_legally_absent(of_broker, lacking, sends), on="send", how="anti")
+        if lacking.height:
+            are = f"{plural(lacking.height, 'acknowledged record')} of {last.logs.name} that other logs have"
+            yield Unknown(f"broker {broker}'s log lacks {are}, and whether broker {broker} led last is not known")
+            return
+
+
+def _maybe_leaders(last: _LastLogs) -> list[str]:
+    """The brokers that may have led last, by their logs: those with the greatest leader epoch of all logs.
+
+    A leader adds its epoch to its log when it begins to lead.
+    """
+    entries = [frame.filter(snapshot=last.logs.last) for frame in (last.logs.epochs, last.logs.batches)]
+    epochs = pl.concat([frame.select("broker", "leader_epoch") for frame in entries]).drop_nulls()
+    epochs = epochs.join(last.bounds, on="broker", how="semi")
+    of_latest = epochs.filter(pl.col("leader_epoch") == pl.col("leader_epoch").max())
+    return sorted({*of_latest["broker"]} - last.logs.former)
 
 
 def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:

@@ -1,0 +1,53 @@
+"""Evidence that is removed leaves a cause or a rule unknown: what the remaining files do not show is no proof."""
+
+from __future__ import annotations
+
+import pytest
+from logjudge.analysis.causes import explain_loss
+
+from .conftest import judge_absence
+from .replica_texts import checkpoints, logs, of, sends
+from .timelines import AFTER, CUT, LOADED, UNCLEAN, fault, lost, server_log, timeline
+
+FOLLOWS = (
+    "INFO [Broker id=1] Follower orders-0 starts at leader epoch 1 from offset %d with partition epoch 3 and high"
+    " watermark 0. Current leader is 2. Previous leader Some(2) and previous leader epoch was 1. (state.change.logger)"
+)
+
+
+@pytest.mark.parametrize(
+    ("restarts", "lines", "cause"),
+    [
+        ((), [], "unclean-election"),  # broker 1 never started again
+        ((12,), [], "unknown"),
+        ((12,), [(13, LOADED % 2)], "unclean-election"),
+        ((12,), [(13, CUT % 1)], "unclean-election"),
+        ((12,), [(13, FOLLOWS % 2)], "unclean-election"),
+        ((12,), [(13, FOLLOWS % 0)], "unknown"),  # as from an empty disk
+        ((12,), [(13, LOADED % 0)], "unknown"),
+    ],
+)
+def test_an_old_leader_that_started_again_may_have_lost_its_log_before_an_unclean_election(restarts, lines, cause):
+    """Broker 1 was alone in the ISR, and was killed at 7 s. Broker 2 was elected at 9 s."""
+    faults = [fault("kill", "1", 7), *(fault("restart", "1", at) for at in restarts)]
+    found = timeline(AFTER, meta=UNCLEAN, faults=faults, events=[server_log("1", *lines)] if lines else ())
+    assert explain_loss(found, lost()).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "about", "is_known"),
+    [
+        ("1: 0a 1b\n2: 0a", {}, False),
+        ("1: 0a 1b\n2: 0a", {"leader": "1"}, True),
+        ("1: 0a 1b\n2: 0a", {"former": frozenset("2")}, True),
+        ("1: 0a 1b\n2: 0a 1b", {}, True),
+        ("1: 0a 1b@1\n2: 0a", {}, True),  # broker 2 never was in the last epoch
+        ("1: 0a 1b\n2: 0a 1x@1", {}, False),
+        ("1: 0a 1b\n2: 2c", {"log-start": 2}, True),
+    ],
+)
+def test_what_only_some_logs_have_may_not_be_in_the_log_of_an_unknown_leader(text, about, is_known):
+    points = [("log-start", "2", about["log-start"])] if "log-start" in about else []
+    settings = {name: value for name, value in about.items() if name != "log-start"}
+    judged = judge_absence(of({**logs(text), "checkpoints": checkpoints(*points)}, **settings), sends("a@0", "b@1"))
+    assert (judged.findings, not judged.unknowns) == ((), is_known)
