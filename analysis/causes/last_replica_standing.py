@@ -10,19 +10,28 @@ Needs: the broker that leads afterwards had the records, as it acknowledged them
 acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
 it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
 elected, or when its process stopped that had led until then, or when it acknowledged them and led again in its own
-epoch. No unclean election made it the leader in between.
+epoch. No unclean election made it the leader in between. And its log was not on disk, as after a shutdown in order:
+the history has its death, a power failure or a fault on its disk, or its server.log shows that it halted, or that it
+had to recover its logs. If it led again with an empty log, it had found a log.
 """
 
 from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import Fact, chain, dated
-from ..timelines.fault_kinds import DAMAGES
+from ..timelines.facts import SECOND, Fact, chain, dated
+from ..timelines.fault_kinds import DAMAGES, DISK_FAULTS
 from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
 from .leader_change import LeaderChange, find_leader_change
 from .log_rolled_back import rollback_facts
-from .outages import death_facts, is_process_dead, ran_until, reasons_absent
+from .outages import (
+    death_facts,
+    is_process_dead,
+    lost_power,
+    may_have_stopped_in_order,
+    ran_until,
+    reasons_absent,
+)
 from .prevention import (
     CHECKSUMS,
     acks_all_measures,
@@ -81,6 +90,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.when for fact in dated(short)), default=None)
+    if unknown := _missing_of_stop(timeline, broker, lost, short, MAX_INT64 if loaded is None else loaded):
+        return needs(unknown)
     # An unclean election may have made it leader with its short log before, in an epoch without records: that leaves no
     # trace in leader-epoch-checkpoint.
     until = MAX_INT64 if successor is None or successor.time is None else successor.time - 1
@@ -101,6 +112,21 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if doubtful := missing_if_replaced_leader_wrote(timeline, change.old, lost):
         return needs(*doubtful)
     return _proof(timeline, change, lost, had, alone, short)
+
+
+def _missing_of_stop(timeline: Timeline, broker: str, lost: Lost, short: list[Fact], until: int) -> str:
+    """The missing evidence that the log lost a tail which was not on disk; empty if it is there.
+
+    A broker that stopped in order had flushed its log. One that has no log at all may have another disk.
+    """
+    since = (lost.last_acked or 0) - SECOND
+    if may_have_stopped_in_order(timeline, broker, since, until):
+        return f"how the process of broker {broker} that had the records ended (its server.log)"
+    has_cause = bool(timeline.faults_on(broker, DISK_FAULTS)) or lost_power(timeline, broker, since, until)
+    found_a_log = any(not end.is_new for end in timeline.dated_ends(broker, "loaded", since=since, until=until))
+    if has_cause or found_a_log or all(fact.offset != 0 for fact in short):
+        return ""
+    return f"whether broker {broker} found a log when it started again (its server.log)"
 
 
 def _proof(

@@ -7,7 +7,7 @@ from itertools import takewhile
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..timelines.changes import BrokerEvent
 from ..timelines.facts import HALTED, SECOND, Fact, dated, is_end_of_process
-from ..timelines.fault_kinds import AT_ONCE, DEATHS
+from ..timelines.fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS
 from ..timelines.timeline import Timeline
 
 MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
@@ -84,6 +84,19 @@ def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether a recorded power failure hit a broker between two times (ns)."""
     hits = timeline.faults_and_heals(broker)
     return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
+
+
+def may_have_stopped_in_order(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether no evidence shows that a broker ended without a flush of its logs between two times (ns).
+
+    Such evidence is a death or a fault on its disk in the history, the broker's own last line, or a line of its next
+    start: it found no mark of a shutdown in order.
+    """
+    faults = [fault for fault, _ in timeline.faults_on(broker, (*DEATHS, *DISK_FAULTS, "disk-full"))]
+    halted = [event for event in timeline.died(broker) if event.fact.kind == HALTED]
+    starts = [fact for fact in timeline.unclean_starts if fact.broker == broker]
+    times = [*(fault.completed for fault in faults), *(one.time for one in (*halted, *starts))]
+    return not any(time is None or since < time <= until for time in times)
 
 
 def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:

@@ -309,6 +309,11 @@ def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     builder.clean_starts.append(_fact(builder, row, message, "clean-start"))
 
 
+def _unclean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    message = f"broker {row['broker']} found that it had not been shut down in order, and recovered its logs"
+    builder.unclean_starts.append(_fact(builder, row, message, "unclean-start"))
+
+
 # By kind of line: the broker's event that a controller saw, or its own last line, and the wording of its fact.
 SEEN = {
     "halted": ("died", "broker {} halted, as it could not write to its log directories"),
@@ -374,6 +379,7 @@ HANDLERS = {
     "boot": _boot,
     "configured": _boot,
     "clean-start": _clean_start,
+    **dict.fromkeys(("unclean-start", "recovering"), _unclean_start),
     **dict.fromkeys(SEEN, _seen),
     "version": _version,
 }

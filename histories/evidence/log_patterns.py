@@ -214,6 +214,8 @@ PATTERNS: tuple[Pattern, ...] = (
     # The process before ended in order, so it had flushed all logs.
     Pattern("clean-start", "0.8-2.5", "Found clean shutdown file", r"Found clean shutdown file\. Skipping recovery"),
     Pattern("clean-start", "2.6+", "since clean shutdown file was found", r"Skipping recovery .* since clean shutdown file was found"),
+    # It ended at once. Earlier versions only report the segments of each log that they recover.
+    Pattern("unclean-start", "2.6+", "since no clean shutdown file was found", r"since no clean shutdown file was found"),
     Pattern("fenced", "2.8+", "Fencing broker",
         r"Fencing broker (?P<subject>\d+)(?: at epoch \d+)?(?P<reason> because .*?)?(?: \([\w.$]+\))?$"),
     Pattern("unfenced", "2.8+", "to unfence has been granted",

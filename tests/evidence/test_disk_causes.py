@@ -16,7 +16,7 @@ from logjudge.histories.evidence.tables import DAMAGE, LOCATION, damage_row, loc
 from . import test_recorded_runs as recorded_runs
 from .replica_texts import checkpoints, joined, logs
 from .test_commands import check, run
-from .timelines import BOOT, LOADED, SECOND, TWO_LEADS, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BOOT, CRASHED, LOADED, SECOND, TWO_LEADS, epochs, fault, lost, metadata, server_log, timeline
 
 THREE = "1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a 1b 2c"
 
@@ -195,11 +195,11 @@ IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file w
     ("faults", "broker", "lines", "cause"),
     [
         ([], "1", [(8, BOOT), (9, IN_ORDER)], "log-rolled-back"),
-        ([], "1", [(8, BOOT)], "last-replica-standing"),
-        ([], "1", [(7, BOOT), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),  # the first may have lost the tail
-        ([], "2", [(8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
+        ([], "1", [(8, BOOT)], "unknown"),
+        ([], "1", [(7, BOOT), (7, CRASHED), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
+        ([], "2", [(8, BOOT), (9, IN_ORDER)], "unknown"),
         ([fault("shutdown", "1", 6)], "1", [(8, BOOT)], "log-rolled-back"),
-        ([fault("shutdown", "1", 6)], "1", [(7, BOOT), (8, BOOT)], "last-replica-standing"),
+        ([fault("shutdown", "1", 6)], "1", [(7, BOOT), (8, BOOT)], "unknown"),
         ([fault("shutdown", "1", 6), fault("kill", "1", 7)], "1", [(8, BOOT)], "last-replica-standing"),
     ],
 )
@@ -226,7 +226,7 @@ SAME, NEW_DISK = ([(at, {"brokerId": 1, "logDirs": d}) for at, d in ((1, "a"), (
         ([fault("power-loss", "1", 8)], [], NEW_DISK, "last-replica-standing"),
         (STOPPED, [], SAME, "last-replica-standing"),
         # The log was new, too, or the power failed, or the log was there.
-        ([], [NEW], ALONE, "last-replica-standing"),
+        ([], [NEW], ALONE, "unknown"),
         ([fault("power-loss", "1", 8)], [NEW], ALONE, "last-replica-standing"),
         (STOPPED, [server_log("1", (9, LOADED % 0))], ALONE, "last-replica-standing"),
         # Broker 2 led before broker 1 did, which may have fetched the record again.
@@ -261,7 +261,7 @@ def sentences(found):
     ("lines", "cause"),
     [
         # Broker 1 still ran when it was alone in the ISR, so it lost its log later.
-        ([(8, "INFO line (x)"), (9, BOOT)], "last-replica-standing"),
+        ([(8, "INFO line (x)"), (9, BOOT), (9, CRASHED)], "last-replica-standing"),
         # It may have died while broker 2 was in the ISR.
         ([(6, "INFO line (x)"), (9, BOOT)], "unknown"),
         ([(9, BOOT)], "unknown"),

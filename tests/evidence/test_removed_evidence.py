@@ -6,8 +6,8 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .conftest import judge_absence
-from .replica_texts import checkpoints, logs, of, sends
-from .timelines import AFTER, CUT, LOADED, UNCLEAN, fault, lost, server_log, timeline
+from .replica_texts import checkpoints, epochs, logs, of, sends
+from .timelines import AFTER, BOOT, CRASHED, CUT, LOADED, UNCLEAN, fault, lost, metadata, server_log, timeline
 
 FOLLOWS = (
     "INFO [Broker id=1] Follower orders-0 starts at leader epoch 1 from offset %d with partition epoch 3 and high"
@@ -51,3 +51,25 @@ def test_what_only_some_logs_have_may_not_be_in_the_log_of_an_unknown_leader(tex
     settings = {name: value for name, value in about.items() if name != "log-start"}
     judged = judge_absence(of({**logs(text), "checkpoints": checkpoints(*points)}, **settings), sends("a@0", "b@1"))
     assert (judged.findings, not judged.unknowns) == ((), is_known)
+
+
+ALONE, STOPPED, LED_AGAIN = (3, {"leader": 1, "isr": [1]}), (9, {"leader": -1}), (12, {"leader": 1, "isr": [1]})
+RECOVERS = "INFO [Log partition=orders-0, dir=/d] Recovering unflushed segment 0 (kafka.log.Log)"
+
+
+@pytest.mark.parametrize(
+    ("began", "lines", "cause"),
+    [
+        (1, [(10, BOOT)], "unknown"),  # it may have been shut down in order, which flushes the log
+        (1, [(10, BOOT), (10, CRASHED)], "last-replica-standing"),
+        (1, [(10, RECOVERS)], "last-replica-standing"),
+        (0, [(10, CRASHED)], "unknown"),  # it may have found no log
+        (0, [(10, CRASHED), (11, LOADED % 0)], "last-replica-standing"),
+    ],
+)
+def test_the_last_replica_may_have_had_its_log_on_disk_when_it_ended(began, lines, cause):
+    """Broker 1 acknowledges offset 1 alone, and leads again from offset `began`."""
+    tables = {**logs("1: 0x@3"), "epochs": epochs(("1", 0, 0), ("1", 3, began))}
+    meta = metadata(ALONE, STOPPED, LED_AGAIN)
+    found = timeline(tables, {"replicas": ("1", "2")}, meta, [server_log("1", *lines)], leader="1")
+    assert explain_loss(found, lost()).cause == cause

@@ -8,7 +8,7 @@ from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
 from .test_disk_causes import ALONE, IN_ORDER, NEW, STOPPED, rolled_back, sentences
-from .timelines import BOOT, LOADED, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BOOT, CRASHED, LOADED, epochs, fault, lost, metadata, server_log, timeline
 
 
 def moved(*changes, after):
@@ -54,7 +54,7 @@ def test_a_disk_without_the_replica_is_not_one_of_its_new_disks():
 )
 def test_a_new_disk_lost_what_the_process_that_registered_it_lacks(registered, cause):
     changes = [(1, {"brokerId": 1, "logDirs": "a"}), (registered, {"brokerId": 1, "logDirs": "b"}), *ALONE]
-    events = [server_log("1", (8, LOADED % 1), (10, BOOT))]
+    events = [server_log("1", (7, CRASHED), (8, LOADED % 1), (10, BOOT))]
     assert rolled_back(before="", after="", changes=changes, events=events).cause == cause
 
 
@@ -84,7 +84,8 @@ def test_a_follower_keeps_its_log_while_its_leader_leads_on(faults, changes, cau
 )
 def test_a_later_start_after_a_shutdown_in_order_has_not_lost_what_the_first_one_lacked(first_end, cause):
     """As in a recorded run: a killed broker starts, ends as ZooKeeper has its old session, and starts again."""
-    starts = server_log("1", (6, BOOT), (7, LOADED % first_end), (9, BOOT), (10, IN_ORDER), (11, LOADED % 1))
+    first, second = [(6, BOOT), (6, CRASHED), (7, LOADED % first_end)], [(9, BOOT), (10, IN_ORDER), (11, LOADED % 1)]
+    starts = server_log("1", *first, *second)
     changes = [ALONE[0], (8, {"leader": -1}), ALONE[1]]
     found = rolled_back(before="", after="", changes=changes, events=[starts])
     assert found.cause == cause

@@ -74,6 +74,8 @@ WORDINGS = [
     ("1.0", "ERROR [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Current offset 9 for partition orders-0 out of range; reset offset to 4 (kafka.server.ReplicaFetcherThread)", "out-of-range", "orders", 0, {"leader": 2, "fetched": 9, "offset": 4}),
     ("4.1", "INFO [ReplicaFetcher replicaId=1, leaderId=2, fetcherId=0] Current offset 9 for partition orders-0 is out of range, which typically implies a leader change. Reset fetch offset to 4 (kafka.server.ReplicaFetcherThread)", "out-of-range", "orders", 0, {"leader": 2, "fetched": 9, "offset": 4}),
     ("0.9", "ERROR [Replica Manager on Broker 0]: Error when processing fetch request for partition [feeds.v1,1] offset 7 from follower with correlation id 0. Possible cause: Request for offset 7 but we only have log segments in the range 0 to 0. (kafka.server.ReplicaManager)", "fetch-refused", "feeds.v1", 1, {"fetched": 7, "start": 0, "offset": 0}),
+    ("4.1", "INFO Recovering 4 logs from /d since no clean shutdown file was found (kafka.log.LogManager)", "unclean-start", None, None, {}),
+    ("3.0", "INFO Attempting recovery for all logs in /d since no clean shutdown file was found (kafka.log.LogManager)", "unclean-start", None, None, {}),
     ("4.1", "INFO Skipping recovery of 1 logs from /d since clean shutdown file was found (kafka.log.LogManager)", "clean-start", None, None, {}),
     ("3.0", "INFO Skipping recovery for all logs in /d since clean shutdown file was found (kafka.log.LogManager)", "clean-start", None, None, {}),
     ("0.10.2", "DEBUG Found clean shutdown file. Skipping recovery for all logs in data directory: /d (kafka.log.LogManager)", "clean-start", None, None, {}),

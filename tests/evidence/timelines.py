@@ -79,6 +79,7 @@ NO_ISR_ALIVE = (
     "Elect leader 2 from live brokers 2. There's potential data loss. (x)"
 )
 LOADED = "INFO Completed load of log orders-0 with 1 log segments and log end offset %d in 10 ms (kafka.log.Log)"
+CRASHED = "INFO Recovering 1 logs from /d since no clean shutdown file was found (kafka.log.LogManager)"
 BOOT = "INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)"
 BEGINS = (
     "INFO [Broker id=1] Leader orders-0 with topic id Some(x) starts at leader epoch %d from offset %d with partition"
