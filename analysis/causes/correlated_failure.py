@@ -7,18 +7,20 @@ Needs: at least two replicas that were in sync while the records were acknowledg
 died later and were down at the same time: the last of them died before any started again, or all had started again
 before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
 truncation. Where the history has a broker's power failures, one of them came before the election that lost the records.
-And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing).
+And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing). Evidence shows
+of each that it was not shut down in order: its death or a fault on its disk in the history, or lines of its server.log.
 """
 
 from __future__ import annotations
 
 from ...histories.tables import MAX_INT64
-from ..timelines.facts import Fact, chain, dated
+from ..timelines.facts import SECOND, Fact, chain, dated
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts
+from ..wording import brokers
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
-from .outages import death_facts, lost_power
+from .outages import death_facts, lost_power, may_have_stopped_in_order
 from .prevention import SEPARATE, flush_measures
 from .replica_history import had_records, isr_at_acknowledgement, short_log_facts
 from .surviving_records import stopped_alone_in_isr
@@ -39,6 +41,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if any(rollback_facts(timeline, member, lost) for member in together):
         return NOT_THE_CASE
+    if in_order := [member for member in together if _may_have_flushed(timeline, member, lost)]:
+        return needs(f"how the processes of {brokers(in_order)} that had the records ended (server.log)")
     change = find_leader_change(timeline, lost)
     if stopped_alone_in_isr(timeline, lost, change.new_leader):
         return NOT_THE_CASE  # the others had left the ISR before it failed
@@ -48,6 +52,13 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     died = [death_facts(timeline, member, until) for member in together]
     facts = chain(change.began, had[0], acknowledgement_facts(lost), *died, started, *short, change.succeeded)
     return Attempt(True, facts, [*flush_measures(timeline), SEPARATE])
+
+
+def _may_have_flushed(timeline: Timeline, broker: str, lost: Lost) -> bool:
+    """Whether a broker may have been shut down in order, with the records on disk, before it loaded its log again."""
+    since = (lost.last_acked or 0) - SECOND
+    loads = timeline.dated_ends(broker, "loaded", since=since)
+    return may_have_stopped_in_order(timeline, broker, since, loads[0].when if loads else MAX_INT64)
 
 
 def _had_power(timeline: Timeline, broker: str, lost: Lost, elected: int) -> bool:

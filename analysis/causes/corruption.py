@@ -6,8 +6,9 @@ leads, though other replicas hold it. A broker that starts without one of its se
 
 Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
 this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss, a
-segment that is missing between two others is damage as well; and every log holds the record intact or is damaged there,
-so only the damaged copy can have been read. For the damage itself (log-corruption) its broker need not have led.
+segment that is missing between two others is damage as well; and every log, with that of the last leader, holds the
+record intact or is damaged there, so only the damaged copy can have been read. For the damage itself (log-corruption)
+its broker need not have led.
 """
 
 from __future__ import annotations
@@ -83,6 +84,11 @@ def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = T
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
         return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
+    last_leader = next((term.leader for term in reversed(timeline.led_terms)), None)
+    if is_loss and last_leader is not None and last_leader not in others.union(names):
+        return needs(
+            f"the log of broker {last_leader}, which led last and may have had neither {in_snapshot(snapshot)}"
+        )
     measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
     is_missing = row["kind"] == MISSING
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)

@@ -22,6 +22,7 @@ from .replica_texts import logs
 from .timelines import (
     AFTER,
     BOOT,
+    CRASHED,
     CUT,
     DIFFER,
     LEADS,
@@ -117,18 +118,23 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "cause"),
+    ("first", "second", "ended", "cause"),
     [
-        ((8, 9), (7, 10), "correlated-failure"),
-        ((6, 8), (7, 9), "correlated-failure"),
-        ((6, 7), (8, 9), "unknown"),  # broker 1 may have fetched the records from broker 2 again, before that one died
-        ((4, 9), (7, 10), "unknown"),  # broker 1 started before the acknowledgement
+        ((8, 9), (7, 10), [CRASHED], "correlated-failure"),
+        ((8, 9), (7, 10), [], "unknown"),  # they may have been shut down in order, which flushes the logs
+        ((6, 8), (7, 9), [CRASHED], "correlated-failure"),
+        # Broker 1 may have fetched the records from broker 2 again, before that one died.
+        ((6, 7), (8, 9), [CRASHED], "unknown"),
+        ((4, 9), (7, 10), [CRASHED], "unknown"),  # broker 1 started before the acknowledgement
     ],
 )
-def test_replicas_that_all_started_before_one_had_loaded_its_log_failed_together(first, second, cause):
+def test_replicas_that_all_started_before_one_had_loaded_its_log_failed_together(first, second, ended, cause):
     """No fault is recorded: of each broker it is known when it started (s), and when it had loaded its log."""
     lines = zip("12", (first, second), strict=True)
-    boots = [server_log(each, (start, BOOT), (loaded, LOADED % 1)) for each, (start, loaded) in lines]
+    boots = [
+        server_log(each, *((start, line) for line in (BOOT, *ended)), (loaded, LOADED % 1))
+        for each, (start, loaded) in lines
+    ]
     meta = metadata((13, {"leader": 2, "isr": [2]}))
     explained = explain_loss(timeline(AFTER, None, meta, boots), lost())
     assert explained.cause == cause

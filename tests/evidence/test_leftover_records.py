@@ -15,7 +15,7 @@ from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.tables import located
 
 from .replica_texts import logs
-from .timelines import AFTER, BOOT, START, UNCLEAN, fault, lost, server_log, timeline
+from .timelines import AFTER, BOOT, CRASHED, START, UNCLEAN, fault, lost, server_log, timeline
 
 HASH = "0123456789abcdef0123456789abcdef"
 FOUND = (
@@ -92,7 +92,7 @@ def test_a_replica_that_was_dead_since_the_last_isr_needs_no_folder(died, isr, c
 def test_a_log_that_was_set_aside_lost_no_tail(began, lines):
     """Both brokers of the ISR created empty logs, as after a power failure: these were of the topic's new id."""
     created = "INFO Created log for partition orders-0 in /data/orders-0 with properties {} (kafka.log.LogManager)"
-    events = [server_log(name, (2, ISR), (9, BOOT), *lines, (13, created)) for name in ("1", "2")]
+    events = [server_log(name, (2, ISR), (9, BOOT), (9, CRASHED), *lines, (13, created)) for name in ("1", "2")]
     found = explain_loss(timeline(logs("1: 0n\n2: 0n"), None, metadata_from(began), events, TWO), lost())
     assert found.cause == ("unknown" if lines else "correlated-failure")
     origin = "whether the controllers began anew, or with an older metadata log (their __cluster_metadata)"

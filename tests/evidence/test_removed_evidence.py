@@ -7,7 +7,21 @@ from logjudge.analysis.causes import explain_loss
 
 from .conftest import judge_absence
 from .replica_texts import checkpoints, epochs, logs, of, sends
-from .timelines import AFTER, BOOT, CRASHED, CUT, LOADED, UNCLEAN, fault, lost, metadata, server_log, timeline
+from .test_disk_causes import damaged
+from .timelines import (
+    AFTER,
+    BOOT,
+    CRASHED,
+    CUT,
+    LOADED,
+    TWO_LEADS,
+    UNCLEAN,
+    fault,
+    lost,
+    metadata,
+    server_log,
+    timeline,
+)
 
 FOLLOWS = (
     "INFO [Broker id=1] Follower orders-0 starts at leader epoch 1 from offset %d with partition epoch 3 and high"
@@ -73,3 +87,10 @@ def test_the_last_replica_may_have_had_its_log_on_disk_when_it_ended(began, line
     meta = metadata(ALONE, STOPPED, LED_AGAIN)
     found = timeline(tables, {"replicas": ("1", "2")}, meta, [server_log("1", *lines)], leader="1")
     assert explain_loss(found, lost()).cause == cause
+
+
+@pytest.mark.parametrize(("copies", "cause"), [("1: 0a 2c\n2: 0a 1b 2c\n3: 0a 1b 2c", "corruption"), (None, "unknown")])
+def test_the_log_of_the_last_leader_may_lack_what_another_copy_has_damaged(copies, cause):
+    """Broker 1 led until 9 s, and broker 2 leads since. Broker 1's copy is damaged."""
+    tables = damaged(copies or "1: 0a 2c\n3: 0a 1b 2c", ("1", 1, 1))
+    assert explain_loss(timeline(tables, meta=TWO_LEADS), lost()).cause == cause
