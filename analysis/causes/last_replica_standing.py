@@ -190,16 +190,21 @@ def _facts_alone_in_isr(timeline: Timeline, change: LeaderChange, broker: str, l
 
 
 def _lost_while_others_in_isr(timeline: Timeline, broker: str, lost: Lost, elected: int | None) -> bool:
-    """Whether the log was already short at an earlier start than the one before the election, when others were in the
-    ISR that may have lost the records, too: then the broker was not alone when it lost them."""
-    ends = timeline.dated_ends(broker, "loaded", since=lost.last_acked or 0, until=elected or 0)
+    """Whether the log was already short at an earlier start than the one before the election, or may have been, when
+    others were in the ISR that may have lost the records, too: then the broker was not alone when it lost them."""
+    acked, until = lost.last_acked or 0, elected or 0
+    ends = timeline.dated_ends(broker, "loaded", since=acked, until=until)
     loads = [end.when for end in ends if end.end <= lost.first]
-    if len(loads) < 2:
+    died_at = [time for time in timeline.ends_of_process(broker) if acked < time <= until] or [0]
+    # It died several times, and no line shows its log in between.
+    is_unseen = bool(timeline.starts_of(broker, died_at[0], died_at[-1])) and not dated(ends, died_at[0], died_at[-1])
+    if len(loads) < 2 and not is_unseen:
         return False
-    reported = timeline.isr_between(until=loads[0])
+    first = died_at[0] if is_unseen else loads[0]
+    reported = timeline.isr_between(until=first)
     since, together = (reported[-1].when, reported[-1].isr) if reported else (0, frozenset({broker}))
     # Not every controller reports that the ISR shrank when a broker died.
-    died = [e for e in dated(timeline.events, since - 1, loads[0]) if e.kind == "died"]
+    died = [e for e in dated(timeline.events, since - 1, first) if e.kind == "died"]
     together -= {e.broker for e in died if e.fact.place is None}
     return together > {broker} and not any(still_had_records(timeline, other, lost) for other in together - {broker})
 

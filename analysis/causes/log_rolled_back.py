@@ -314,6 +314,8 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
+    # Without any recorded start, there may have been several.
+    in_order = [(stopped, fact) for stopped, fact in in_order if timeline.starts_of(broker, stopped)]
     return [fact for stopped, fact in in_order if timeline.starts_once(broker, stopped, until)]
 
 

@@ -7,7 +7,9 @@ from logjudge.analysis.causes import explain_loss
 
 from .conftest import judge_absence
 from .replica_texts import checkpoints, epochs, logs, of, sends
-from .test_disk_causes import damaged
+from .test_disk_causes import ALONE as LEADS_ALONE
+from .test_disk_causes import damaged, rolled_back
+from .test_replaced_disks import later_leader
 from .timelines import (
     AFTER,
     BOOT,
@@ -94,3 +96,19 @@ def test_the_log_of_the_last_leader_may_lack_what_another_copy_has_damaged(copie
     """Broker 1 led until 9 s, and broker 2 leads since. Broker 1's copy is damaged."""
     tables = damaged(copies or "1: 0a 2c\n3: 0a 1b 2c", ("1", 1, 1))
     assert explain_loss(timeline(tables, meta=TWO_LEADS), lost()).cause == cause
+
+
+@pytest.mark.parametrize(("starts", "cause"), [([11], "log-rolled-back"), ([], "unknown")])
+def test_a_broker_that_was_shut_down_in_order_may_have_started_several_times(starts, cause):
+    faults = [fault("shutdown", "1", 6), *(fault("restart", "1", at) for at in starts)]
+    assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=LEADS_ALONE).cause == cause
+
+
+@pytest.mark.parametrize(("loads", "cause"), [([], "unknown"), ([("2", 11, 2)], "last-replica-standing")])
+def test_the_last_replica_may_have_lost_its_tail_when_others_were_in_the_isr(loads, cause):
+    """Brokers 1 and 2 lose power at 8 s, and broker 1 again at 12 s, when it is alone in the ISR."""
+    dark = [fault(kind, broker, at) for kind, at in (("power-loss", 8), ("restart", 10)) for broker in ("1", "2")]
+    dark += [fault("power-loss", "1", 12), fault("restart", "1", 14)]
+    changes = (3, {"isr": [1]}), (6, {"isr": [1, 2]}), (13, {"leader": -1, "isr": [1]}), (15, {"leader": 1})
+    events = [server_log(broker, (at, LOADED % end)) for broker, at, end in loads]
+    assert later_leader(*changes, epochs_of_1=[(2, 1)], events=events, faults=dark) == cause
