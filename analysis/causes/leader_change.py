@@ -13,7 +13,7 @@ from ..timelines.timeline import UNCLEAN, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
 from .log_ends import had_records_at
 from .outages import is_out_of_reach, is_paused, is_process_dead
-from .replica_history import facts_truncated_to, had_records, may_have_lost_tail, truncations
+from .replica_history import facts_truncated_to, had_records, had_stopped, may_have_lost_tail, truncations
 from .returned_records import began_with_older, brings_back, returned_term
 from .writing_term import (
     began_after_acknowledgement,
@@ -93,8 +93,8 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """
     then, now = epoch_of_records(timeline, lost), epoch_at_offset(timeline, lost)
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, lost, now)
-    if old is not None and began_after_acknowledgement(old, lost):
-        old = None  # another broker led the epoch before, and acknowledged them
+    if old is not None and (began_after_acknowledgement(old, lost) or had_stopped(timeline, old.leader, lost)):
+        old = None  # another broker acknowledged them; a metadata log that came back from a backup does not show it
     then = old.epoch if old is not None and now is not None and now < old.epoch else then
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
     missing = (leader,) if old is None or old.leader is None else ()

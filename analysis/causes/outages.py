@@ -107,6 +107,13 @@ def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
     return next((fact for f, fact in own[-1:] if (f.type, f.outcome) == ("fault", "ok")), None)
 
 
+def is_stopped(timeline: Timeline, broker: str, at: int) -> bool:
+    """Whether the process of a broker did not run at a time (ns), as it had ended, perhaps by a shutdown in order."""
+    stop = last_stop(timeline, broker, at)
+    is_shut_down = stop is not None and not timeline.starts_of(broker, stop.when, at)
+    return is_shut_down or is_process_dead(timeline, broker, at, at)
+
+
 def ran_until(timeline: Timeline, broker: str, since: int) -> int:
     """A time (ns) until which the process that ran at `since` still ran: its recorded death, or its last line in a log.
 

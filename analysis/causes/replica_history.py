@@ -15,7 +15,7 @@ from ..timelines.fault_kinds import ENDS_OF_PROCESSES
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .cases import Lost
-from .outages import is_dead_or_fenced, is_process_dead, last_stop, lost_power
+from .outages import is_dead_or_fenced, is_process_dead, is_stopped, last_stop, lost_power
 
 
 def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
@@ -210,8 +210,17 @@ def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None 
     if not reported or not all(broker in report.isr for report in (*reported, *later)):
         return []
     # The ISR keeps a dead broker until its session ends.
-    at = max(lost.first_acked, lost.last_acked - SECOND) - 1
-    return [] if is_process_dead(timeline, broker, at, at) else [report.fact for report in reported]
+    return [] if had_stopped(timeline, broker, lost) else [report.fact for report in reported]
+
+
+def had_stopped(timeline: Timeline, broker: str | None, lost: Lost) -> bool:
+    """Whether a broker's process did not run just before the last acknowledgement of the records.
+
+    The client may have had the acknowledgement a second after the leader sent it.
+    """
+    if broker is None or lost.first_acked is None or lost.last_acked is None:
+        return False
+    return is_stopped(timeline, broker, max(lost.first_acked, lost.last_acked - SECOND) - 1)
 
 
 def is_committed(lost: Lost) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.replica_history import had_records
 
 from .replica_texts import logs
 from .timelines import CUT, SECOND, epochs, fault, lost, metadata, server_log, timeline
@@ -43,6 +44,32 @@ def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_i
     meta = metadata((4, {"leader": 2, "isr": [2]}))
     found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
     assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "ended", "cause"),
+    [("kill", 3, "unknown"), ("shutdown", 3, "unknown"), ("kill", 6, "last-replica-standing")],
+)
+def test_a_leader_that_has_stopped_acknowledges_nothing(kind, ended, cause):
+    """The controllers' disks came back from a backup, so the metadata log lacks the leader that acknowledged at 5 s."""
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    meta = metadata((2, {"isr": [1]}), (7, {"leader": -1}), (9, {"leader": 1}))
+    faults = (fault(kind, "1", ended), fault("restart", "1", 8))
+    explained = explain_loss(timeline(tables, None, meta, leader="1", faults=faults), lost())
+    assert explained.cause == cause, explained
+    if cause == "unknown":
+        assert any("the leader of orders-0 when the records were acknowledged" in one for one in explained.missing)
+
+
+@pytest.mark.parametrize("kind", ["kill", "shutdown"])
+def test_a_follower_that_has_stopped_has_nothing_that_is_acknowledged_later(kind):
+    """Broker 2 leads, and the last known ISR has broker 1."""
+    meta = metadata((2, {"leader": 2}))
+
+    def has_records(ended):
+        return bool(had_records(timeline(logs("2: 0a"), meta=meta, faults=[fault(kind, "1", ended)]), "1", lost()))
+
+    assert [has_records(ended) for ended in (3, 6)] == [False, True]
 
 
 def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
