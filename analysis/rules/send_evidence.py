@@ -106,10 +106,18 @@ def proof_of_loss(p: Partition, run: pl.DataFrame) -> str:
     if aborted := _markers_text(p, run):
         return aborted
     if run["not_in_logs"].any():
-        return f"the brokers' last logs do not have {'it' if one else 'them'}"
+        return f"{_logs_without(p, run)} not have {'it' if one else 'them'}"
     if run["absent"].any() and p.final:
         return f"the final reads reached offset {p.final.end} without {'it' if one else 'them'}"
     return "a later record was read"
+
+
+def _logs_without(p: Partition, run: pl.DataFrame) -> str:
+    """The subject of `do not have them` for lost sends: the last leader's log if another has them, else all logs."""
+    logs = p.replica_logs
+    if logs is None or logs.leader is None or not logs.last_records.join(run, on="value", how="semi").height:
+        return "the brokers' last logs do"
+    return f"the last log of broker {logs.leader}, the last leader, does"
 
 
 def _markers_text(p: Partition, run: pl.DataFrame) -> str:
