@@ -368,7 +368,9 @@ def isr_before_election(new: Term) -> list[Fact]:
     if isr_fact := new.electable_fact:
         isr, leader = isr_fact.isr or frozenset(), new.leader
         text = f"broker {leader} was {'' if leader in isr else 'not '}in the ISR before its election: {listed(isr)}"
-        if leader in new.electable - isr:
+        if leader in new.eligible:
+            text = f"broker {leader} was an eligible leader replica before its election; the ISR was {listed(isr)}"
+        elif leader in new.electable - isr:
             text = f"broker {leader} joined the ISR {listed(isr)} at its election, as a reassignment ended"
         source = (new.time, isr_fact.source, isr_fact.line, isr_fact.byte)
         return [Fact(text, "in-sync-before", *source, broker=new.leader, brokers=new.electable)]

@@ -6,7 +6,9 @@ was loaded), and the replicas that could have been elected instead had not all l
 again, the log of one of them must be known from then. If all in-sync replicas may have lost the tails of their logs,
 one of them must provably still have had the records. If KIP-966 elects the last known leader again, the cause is
 another one: that leader does not lack records because it was out of sync. Where an unclean election would look the
-same, unclean.leader.election.enable must be recorded.
+same, unclean.leader.election.enable must be recorded. Since Kafka 4.0 the brokers' own lines prove no unclean election
+if the ISR was smaller than min.insync.replicas, or that is not recorded, as they do not name the eligible replicas;
+unless the new leader logged that the partition was marked as RECOVERING.
 """
 
 from __future__ import annotations

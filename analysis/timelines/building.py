@@ -20,7 +20,8 @@ from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longe
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
 from .changes import BrokerEvent, LogEnd, Move
-from .facts import RESTART, SECOND, Dated, Fact, fact_of
+from .electable_replicas import add_electable_replicas
+from .facts import RESTART, Dated, Fact, fact_of
 from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS
 from .log_facts import HANDLERS
 from .merged_sources import merge_sources
@@ -56,7 +57,7 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     _from_faults(builder)
     if version is not None:
         builder.version, builder.version_fact = version, Fact(f"Kafka {version}", "version", source="run.json")
-    _leader_changes(builder)
+    add_electable_replicas(builder)
     builder.led_by_two = {epoch for epoch, _ in epochs_with_two_leaders(log_events)}
     builder.merged = merge_sources(builder.facts())
     for report in builder.reported_by_leaders:
@@ -361,27 +362,3 @@ def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:
     builder.fault_facts.append(fact)
     if done and topic == builder.replica_logs.topic:
         builder.topic_changes.append(fact)
-
-
-def _leader_changes(builder: Builder) -> None:
-    """Adds to each term what other log lines show of its election: the ISR before it, or a leader from outside the ISR.
-
-    The ISR before an election is that of the previous partition epoch (zkVersion), which counts every change of leader
-    or ISR. A leader that begins with others of that ISR joined it by the same change, as a reassignment that ends makes
-    it: after an unclean election the leader is alone in the ISR.
-    """
-    terms = [builder.terms[epoch] for epoch in sorted(builder.terms)]
-    for term in terms:
-        recorded = builder.isr_by_partition_epoch.get(min(term.partition_epochs) - 1) if term.partition_epochs else None
-        if term.electable is None and recorded is not None:
-            before, isr = recorded.isr or frozenset(), term.isr or frozenset()
-            joined = term.leader in isr and isr & before - {term.leader}
-            term.electable = before | ({str(term.leader)} if joined else frozenset())
-            term.electable_fact = recorded
-    for fact in builder.elected_outside_isr:
-        time = fact.time
-        led = [term for term in terms if term.leader == fact.broker]
-        begun = [term for term in led if term.time is None or time is None or term.time >= time - SECOND]
-        for term in begun[:1]:
-            term.facts.append(fact)
-            term.chosen_outside_isr = fact

@@ -27,6 +27,8 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
     term = builder.term(fields["leader_epoch"])
     broker, start = row["broker"], fields["offset"]
     isr = broker_names(fields["isr"]) if "isr" in fields else None
+    if fields.get("previous") in (NO_LEADER, f"Some({NO_LEADER})"):
+        builder.leaderless_epochs.add(fields["previous_epoch"])
     message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     message += "" if isr is None else f", ISR {fields['isr']}"
     fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, isr=isr)
@@ -54,10 +56,12 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
 
 
 def _state(builder: Builder, fields: dict[str, Any], fact: Fact, term: Term | None = None) -> None:
-    """Records the ISR of a line's partition epoch, unless an earlier line did, and that the epoch is of the term."""
+    """Records the ISR (and ELR) of a line's partition epoch, unless an earlier line did, and the epoch's term."""
     epoch = fields.get("partition_epoch")
     if isinstance(epoch, int) and "isr" in fields:
         builder.isr_by_partition_epoch.setdefault(epoch, fact)
+    if isinstance(epoch, int) and "elr" in fields:
+        builder.elr_by_partition_epoch.setdefault(epoch, broker_names(fields["elr"]))
     if isinstance(epoch, int) and term is not None:
         term.partition_epochs.append(epoch)
 
@@ -66,6 +70,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     """A broker reports that it follows a leader, and its log end offset."""
     leader = fields.get("leader")
     if leader is not None and leader < 0:
+        builder.leaderless_epochs.add(fields["leader_epoch"])
         return
     term, led = builder.term(fields["leader_epoch"]), None
     if leader is not None:
@@ -178,8 +183,13 @@ def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, 
     leader = str(fields["leader"])
     message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
     fact = _fact(builder, row, message, "elected-unclean", broker=leader)
-    # The line has no epoch. _leader_changes assigns it to the next term of this leader.
+    # The line has no epoch. add_electable_replicas assigns it to the next term of this leader.
     builder.elected_outside_isr.append(fact)
+
+
+def _marked_recovering(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
+    message = f"broker {row['broker']} was elected leader of {_name(row)}, as no in-sync or eligible broker was alive"
+    builder.marked_recovering.append(_fact(builder, row, message, "elected-unclean"))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -362,6 +372,7 @@ HANDLERS = {
     "partition-new": _elected,
     "partition-change": _partition_change,
     "elected-unclean": _unclean_zookeeper,
+    "marked-recovering": _marked_recovering,
     "isr-shrink": _isr_event,
     "isr-expand": _isr_event,
     "isr-update": _isr_event,

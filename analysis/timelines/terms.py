@@ -26,6 +26,7 @@ class Term(Dated):
     ended: int | None = None  # ns, when the controller recorded that there was no leader
     isr: frozenset[str] | None = None  # at its beginning
     electable: frozenset[str] | None = None  # in-sync and eligible replicas just before the election
+    eligible: frozenset[str] = frozenset()  # those of `electable` that brokers' logs name as eligible (KIP-966)
     electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
     elections: list[Election] = field(default_factory=list)
     chosen_outside_isr: Fact | None = None  # the controller's report of it

@@ -182,12 +182,26 @@ class Builder(Timeline):
     last_electable: frozenset[str] = frozenset()  # the last replicas in the ISR or the ELR, by the metadata log
     reported_by_leaders: list[Fact] = field(default_factory=list)  # the ISR as a leader reports it
     isr_by_partition_epoch: dict[int, Fact] = field(default_factory=dict)  # from logs
+    elr_by_partition_epoch: dict[int, frozenset[str]] = field(default_factory=dict)  # from logs since Kafka 4.2
+    leaderless_epochs: set[int] = field(default_factory=set)  # by brokers' logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
     logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: name -> its values in order
     logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last one's index
     elected_outside_isr: list[Fact] = field(default_factory=list)  # by ZooKeeper's controller, which logs no epoch
+    marked_recovering: list[Fact] = field(default_factory=list)  # by brokers in KRaft just before they lead uncleanly
     # Broker and file -> line and offset. A snapshot's copy of a log has the same lines as the log at the end.
     truncated_copies: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+
+    def may_have_eligible_replicas(self, isr: frozenset[str], at: int | None) -> bool:
+        """Whether replicas outside of an ISR may have been eligible leaders at a time (ns; None: at any time).
+
+        Kafka 4.0 or later keeps them while the ISR is smaller than min.insync.replicas (KIP-966). It has no ZooKeeper,
+        whose controller logs its decisions.
+        """
+        release, least = self.release(), [setting.value for setting in self.settings_between(LEAST, at, at)]
+        if self.decisions if release is None else release < (4, 0):
+            return False
+        return not least or not all(value.isdecimal() and int(value) <= len(isr) for value in least)
 
     def term(self, epoch: int) -> Term:
         """The term of a leader epoch, which is made if it is new."""

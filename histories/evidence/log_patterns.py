@@ -75,9 +75,13 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("isr-update", "2.4+", "ISR updated to",
         rf"{PARTITION} ISR updated to \[?(?P<isr>[\d,]+)\]? .*?and (?:zkVersion|version) updated to \[?(?P<partition_epoch>\d+)"),
     # A KRaft leader logs each later change of its partition, also a change of the ISR by the controller.
-    Pattern("isr-update", "3.0+", "Skipped the become-leader state change",
+    Pattern("isr-update", "3.0-4.1", "Skipped the become-leader state change",
         rf"Skipped the become-leader state change for {TP} with topic id \S+ and partition state"
         r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)"),
+    # It names the eligible leader replicas, too (KIP-966).
+    Pattern("isr-update", "4.2+", "Skipped the become-leader state change",
+        rf"Skipped the become-leader state change for {TP} with topic id \S+, partition registration"
+        r" PartitionRegistration\(.*?isr=\[(?P<isr>[\d, ]+)\].*?, elr=\[(?P<elr>[\d, ]*)\].*?partitionEpoch=(?P<partition_epoch>\d+)"),
     # Leadership, logged by the leader or a follower.
     Pattern("leader", "2.5+", " starts at leader epoch ",
         rf"Leader {TP} (?:with topic id (?:Some\()?(?P<topic_id>[\w-]+)\)? )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
@@ -98,6 +102,8 @@ PATTERNS: tuple[Pattern, ...] = (
         rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-leader transition for partition {TP}"),
     Pattern("become-follower", "0.8-2.4", "starting the become-follower transition",
         rf"Broker (?:id=)?(?P<subject>\d+)\]? [hH]andling LeaderAndIsr request .* starting the become-follower transition for partition {TP}"),
+    # Just before a KRaft broker begins to lead, if the controller could elect no in-sync or eligible replica (KIP-704).
+    Pattern("marked-recovering", "3.2+", "was marked as RECOVERING", rf"The topic partition {TP} was marked as RECOVERING"),
     # Leadership, logged by the controller.
     Pattern("partition-change", "2.8+", "partition change for",
         rf"(?P<unclean>UNCLEAN )?partition change for {TP} with topic ID \S+: (?P<change>.*?)(?: \([\w.$]+\))?$"),

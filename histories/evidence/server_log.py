@@ -152,7 +152,7 @@ def _event(pattern: Pattern, found: re.Match[str], number: int, time: int | None
 
 def _typed(name: str, value: str) -> Any:
     """The value of a captured field: a list of brokers, a number, or text."""
-    if name in ("isr", "old", "replicas", "adding", "removing"):
+    if name in ("isr", "elr", "old", "replicas", "adding", "removing"):
         value = ",".join(re.findall(r"brokerId=(\d+)", value)) if "brokerId" in value else value
         return _brokers(value)
     return int(value) if value.lstrip("-").isdecimal() and len(value) < 19 else value

@@ -10,7 +10,7 @@ from logjudge.analysis.causes import explain_loss
 from .replica_texts import epochs, logs
 from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, lost, metadata, of_format_v1, server_log, timeline
 
-UNCLEAN = "unclean.leader.election.enable"
+UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 TERMS = (0, 0), (2, 3), (3, 1)  # leader epochs and their starts
 LED = "INFO [Partition orders-0 broker=1] ISR updated to {}  and version updated to 3 (kafka.cluster.Partition)"
 # Broker 1 reported the ISR at 3 s; broker 2 began to lead at 9 s. There is neither a metadata log nor a controller's.
@@ -52,10 +52,81 @@ def test_a_leader_that_a_reassignment_brought_into_the_isr_is_not_unclean(isr, c
         server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,3")), (3, LED.format("1,3"))),
         server_log("2", (9, BEGAN % (2, 1, 1, 4, isr))),
     ]
-    found = explain_loss(timeline(AFTER, events=events), lost("1"))
+    found = explain_loss(timeline(AFTER, events=events, config={MIN_ISR: 2}), lost("1"))
     assert found.cause == cause, found
     joined = "broker 2 joined the ISR [1, 3] at its election, as a reassignment ended"
     assert (joined in [fact.sentence for fact in found.chain]) == (isr == "2,3")
+
+
+@pytest.mark.parametrize(
+    ("least", "version", "cause"),
+    [
+        (1, "4.1.1", "unclean-election"),
+        (2, "4.1.1", "unknown"),
+        (None, "4.1.1", "unknown"),
+        (2, "3.9.1", "unclean-election"),
+    ],
+)
+def test_a_leader_from_outside_the_isr_may_have_been_eligible(least, version, cause):
+    """Brokers log the ISR and not the eligible leader replicas, which exist while it is below min.insync.replicas."""
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (3, LED.format("1"))),
+        server_log("2", (9, BEGAN % (2, 1, 1, 4, "2"))),
+    ]
+    held = timeline(AFTER, events=events, config={} if least is None else {MIN_ISR: least}, version=version)
+    found = explain_loss(held, lost("1"))
+    assert found.cause == cause, found
+    if cause == "unknown":
+        assert any("whether broker 2 was in the ISR when it was elected" in item for item in found.missing)
+
+
+MARKED = (
+    "INFO [Broker id=%d] The topic partition orders-0 was marked as RECOVERING. Marking the topic partition as"
+    " RECOVERED. (state.change.logger)"
+)
+REGISTERED = (
+    "INFO [Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(x), partition"
+    " registration PartitionRegistration(replicas=[1, 2], directories=[a, b], isr=[1], removingReplicas=[],"
+    " addingReplicas=[], elr=[%s], lastKnownElr=[], leader=1, leaderRecoveryState=RECOVERED, leaderEpoch=0,"
+    " partitionEpoch=3) and isNew=false since it is already the leader with leader epoch 0. (state.change.logger)"
+)
+MARKED_2 = "broker 2 was elected leader of orders-0, as no in-sync or eligible broker was alive"
+
+
+@pytest.mark.parametrize(
+    ("marked", "broker", "cause"), [(9, 2, "unclean-election"), (9, 3, "unknown"), (7, 2, "unknown")]
+)
+def test_a_leader_logs_that_no_eligible_broker_was_alive(marked, broker, cause):
+    """Broker 2 begins to lead at 9 s; a line at 7 s is of an earlier term."""
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (3, LED.format("1"))),
+        server_log(f"{broker}", (marked, MARKED % broker)),
+        server_log("2", (9, BEGAN % (2, 1, 1, 4, "2"))),
+    ]
+    found = explain_loss(timeline(AFTER, events=events, config={MIN_ISR: 2}), lost("1"))
+    assert found.cause == cause, found
+    assert (MARKED_2 in [fact.sentence for fact in found.chain]) == (cause != "unknown")
+
+
+@pytest.mark.parametrize(("elr", "cause"), [("2", "single-ack-failover"), ("", "unclean-election")])
+def test_leaders_name_the_eligible_replicas_since_kafka_4_2(elr, cause):
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (3, REGISTERED % elr)),
+        server_log("2", (9, BEGAN % (2, 1, 1, 4, "2"))),
+    ]
+    found = explain_loss(timeline(AFTER, events=events, config={MIN_ISR: 2}, version="4.2.0"), lost("1"))
+    assert found.cause == cause, found
+    eligible = "broker 2 was an eligible leader replica before its election; the ISR was [1]"
+    assert (eligible in [fact.sentence for fact in found.chain]) == (cause == "single-ack-failover")
+
+
+@pytest.mark.parametrize(("first", "version", "unclean"), [(1, "4.1.1", True), (2, "4.1.1", None), (2, "3.9.1", True)])
+def test_a_leader_that_was_elected_uncleanly_logs_it(first, version, unclean):
+    """No line has the ISR before broker 2 leads in epoch 2, after none. Since 4.0 it may be the last known leader."""
+    again = (BEGAN % (2, 2, 1, 8, "2")).replace("epoch was -1", "epoch was 1")
+    began = server_log(f"{first}", (1, BEGAN % (first, 0, 0, 0, "1,2")))
+    found = timeline(AFTER, events=[began, server_log("2", (9, MARKED % 2), (9, again))], version=version)
+    assert found.terms[2].elected_uncleanly is unclean
 
 
 @pytest.mark.parametrize(
