@@ -8,7 +8,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.references import kip
-from ...histories.tables import Evidence, Finding
+from ...histories.tables import MIN_INT64, Evidence, Finding
 from ...models.internal_topics import is_internal
 from ..partitions.common import faults_of
 from ..partitions.coordinators import (
@@ -139,11 +139,20 @@ def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str
         if written is None:
             return Unknown(f"{txn.name} is open at {at}, and it is not known since when")
         since, what = written + timeout * MS, f"its timeout of {timeout / 1000:g} s ended"
-    if seen - max(since, p.last_heal) > GRACE_SECONDS * SECOND:
+    if seen - max(since, _last_disturbance(p)) > GRACE_SECONDS * SECOND:
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     if known is None:
         return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")
     return None
+
+
+def _last_disturbance(p: Partition) -> int:
+    """The time (ns) of the last fault or heal that may have kept a marker from a leader; MIN_INT64 without one.
+
+    An attempt to initialise transactional ids keeps none: it waits for the markers of their open transactions.
+    """
+    faults = [fault for fault in faults_of(p.context) if fault.kind != "init-transactions"]
+    return max((max(fault.invoked, fault.completed) for fault in faults), default=MIN_INT64)
 
 
 def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | None:

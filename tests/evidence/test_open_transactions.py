@@ -13,6 +13,7 @@ from logjudge.histories.tables import READS, SENDS, Finding
 from logjudge.models.internal_topics import coordinator_partition
 
 from .replica_texts import logs
+from .transaction_logs import contact, event, judged, send, transaction, write_run
 
 PROCESSES = {"final": {"role": "final"}, "t": {"transactional.id": "tx-t"}}
 
@@ -136,3 +137,19 @@ def test_a_loss_elsewhere_leaves_records_that_wait_behind_an_open_transaction_li
     ]
     linked = {finding.id: finding.related for finding in link_consequences(findings)}
     assert linked == {"lost-write": [], "unseen": ["hanging-transaction"], "hanging-transaction": []}
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [("init-transactions", "invalid"), ("kill", "valid")])
+def test_an_attempt_to_initialise_gives_the_coordinator_no_more_time(tmp_path, kind, verdict):
+    """The attempt waited until 39 s for the markers of a transaction that was decided at 2 ms, and timed out."""
+    states = [("ongoing", (1, 1)), ("prepare-commit", (2, 1))]
+    steps = [("t", 7, state, [("x", 0)], times) for state, times in states]
+    about = {"kind": kind, "nodes": ["1"] if kind == "kill" else [], "transactional_ids": ["t"]}
+    events = [*transaction("t", 0, [(0, "a", None)], "info", (0, 500)), *send("b", 1, 600, 0), *contact(40_000)]
+    events += [
+        event(at, "nemesis", 0, type_, "fault", fault=about) for at, type_ in ((10_000, "invoke"), (39_000, "info"))
+    ]
+    folder = write_run(tmp_path, {0: "7a b"}, events, steps)
+    found, judgement = judged(folder, "hanging-transaction")
+    assert judgement == verdict
+    assert all("its coordinator decided to commit it at 0.002 s" in one["sentence"] for one in found)
