@@ -48,9 +48,9 @@ def _reads(event: Event, offset: str, value: str | None = None) -> bool:
 
 
 def _value_at(event: Event, value: str, offset: str) -> bool:
-    undecided = event["type"] == "info" and event["f"] == "txn"  # its sends may have been acknowledged with an offset
-    read = event["type"] == "ok" and _reads(event, offset, value)
-    return read or ((event["type"] == "ok" or undecided) and _sends(event, value, None, offset))
+    # The sends of a transaction may have been acknowledged with an offset, also if it was aborted.
+    is_sent = event["type"] == "ok" or event["f"] == "txn"
+    return (event["type"] == "ok" and _reads(event, offset, value)) or (is_sent and _sends(event, value, None, offset))
 
 
 def _is_move(event: Event, process: str) -> bool:

@@ -65,7 +65,6 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     dirty = any(twin.reads_uncommitted(member) for member in members)
     gone = {send.value for send in twin.acked if is_gone(twin, send)}
     held = twin.values_by_offset()
-    aborted = set() if dirty else {send.offset for send in twin.sends if send.txn and send.outcome == "fail"}
     reader = next((member for member in members if twin.reads_uncommitted(member)), "") if dirty else ""
     commits = _committed(twin, members)
     last = commits[-1][1] if commits else 0
@@ -91,21 +90,22 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
     for offset in sorted(held):
         passing = [op.done for op, to in commits if to > offset]
         passing += [min(op.done for op, _ in polls)] if offset < first else []
-        if not passing or offset in aborted or offset not in twin.present_offsets(reader, min(passing)):
+        if not passing or offset not in twin.present_offsets(reader, min(passing)):
             continue
         left = [value for value in held[offset] - gone if twin.visible(offset, value, reader)]
         if at_last := {read.value for read in twin.reads if read.offset == offset and _is_final(twin, read)}:
             left = [value for value in left if value in at_last]
-        if all((offset, None) in handled or value in {known for _, known in handled} for value in left):
+        left = [value for value in left if (offset, None) not in handled and value not in {it for _, it in handled}]
+        if not left:
             continue
         if offset in in_doubt or any((offset, value) in elsewhere for value in (*held[offset], None)):
             continue
         if first <= offset < last:
-            sent = [send.begun for send in twin.sends if send.value in held[offset] - gone and send.offset == offset]
+            sent = [send.begun for send in twin.sends if send.value in left and send.offset == offset]
             has_left = bool(sent) and min(sent) > _ended(twin, members)
             yield ("consumer-loss", "note" if has_left else "violation", offset, name)
         elif offset < first and reset:
-            written = [send.done for send in twin.sends if send.value in held[offset]]
+            written = [send.done for send in twin.sends if send.value in left]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
 

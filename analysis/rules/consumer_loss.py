@@ -78,7 +78,8 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
         recorded = _handled_entries(p, group, commits)
         handled = recorded if recorders.is_in(group.members).any() else recorded | _polled_entries(p, group)
         handled = handled | _with_handled_value(p, handled)
-        missed = np.unique(offsets[is_passed & ~handled])
+        records = p.entries.filter(is_passed & ~handled)
+        missed = np.unique(records["offset"].to_numpy())
         doubtful = np.unique(offsets[may_have_existed & is_below & ~handled])
         if len(doubtful):
             yield Unknown(compaction_reason(p, group, doubtful))
@@ -99,9 +100,9 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
             claimed = claimed[~is_only_stored]
         ahead = np.isin(claimed, sent_after_the_end(p, group, claimed))
         for severity, part in (("violation", claimed[~ahead]), ("note", claimed[ahead])):
-            yield from _claimed_findings(p, group, commits, part, handled_offsets, severity)
+            yield from _claimed_findings(p, group, commits, records, part, handled_offsets, severity)
         if is_reset:
-            yield from _skipped_findings(p, group, skipped, handled_offsets)
+            yield from _skipped_findings(p, group, records, skipped, handled_offsets)
 
 
 def _doubts(
@@ -166,9 +167,15 @@ def _first_position(p: Partition, group: Group, polled: pl.DataFrame) -> tuple[i
 
 
 def _claimed_findings(
-    p: Partition, group: Group, commits: pl.DataFrame, missed: Offsets, handled: Offsets, severity: str
+    p: Partition,
+    group: Group,
+    commits: pl.DataFrame,
+    records: pl.DataFrame,
+    missed: Offsets,
+    handled: Offsets,
+    severity: str,
 ) -> Iterator[Result]:
-    """Records below a committed offset that no member handled, in runs without a handled one."""
+    """The `records` at the `missed` offsets, below a committed offset, in runs without a handled one."""
     for run in _runs(missed, handled):
         covering = commits.filter(pl.col("offset") > int(run[-1]))
         covering = covering if len(covering) else commits.tail(1)
@@ -185,6 +192,7 @@ def _claimed_findings(
         yield _finding(
             p,
             group,
+            records,
             run,
             f"{group} committed {p.name}@{row['offset']} {when} {seconds(row['completed'])}, but no member"
             f" handled {definite(len(run), 'record')} at {where(p, int(run[0]), int(run[-1]))}"
@@ -195,44 +203,51 @@ def _claimed_findings(
         )
 
 
-def _skipped_findings(p: Partition, group: Group, missed: Offsets, handled: Offsets) -> Iterator[Result]:
-    """Records before the group's first position. Permitted if they are older than the group.
+def _skipped_findings(
+    p: Partition, group: Group, records: pl.DataFrame, missed: Offsets, handled: Offsets
+) -> Iterator[Result]:
+    """The `records` at the `missed` offsets, before the group's first position. Permitted if older than the group.
 
     A group that starts late with auto.offset.reset=latest is configured to skip these.
     """
-    old = np.isin(missed, _older(p, group, missed))
+    old = np.isin(missed, _older(p, group, records))
     for severity, offsets in (("violation", missed[~old]), ("permitted", missed[old])):
         for run in _runs(offsets, handled):
-            records = plural(len(run), "record")
+            count = plural(len(run), "record")
             it, they_are = ("it", "it is") if len(run) == 1 else ("them", "they are")
             yield _finding(
                 p,
                 group,
+                records,
                 run,
-                f"{group} began to read {p.name} behind {records} at {where(p, int(run[0]), int(run[-1]))} and never"
+                f"{group} began to read {p.name} behind {count} at {where(p, int(run[0]), int(run[-1]))} and never"
                 f" handled {it}" + (f" ({they_are} older than the group)" if severity == "permitted" else ""),
                 severity,
             )
 
 
-def _older(p: Partition, group: Group, offsets: Offsets) -> Offsets:
-    """The offsets with only records that were written before a member joined."""
+def _older(p: Partition, group: Group, records: pl.DataFrame) -> Offsets:
+    """The offsets at which all of these records were written before a member joined."""
     joining = group.is_member & pl.col("kind").is_in(["subscribe", "assign"])
     joined = least(p.context.filter(joining)["completed"], None)
     if joined is None:
-        return offsets[:0]
-    held = p.entries.filter(pl.col("offset").is_in(pl.Series(offsets).implode())).select("offset", "value")
-    written = held.join(p.sends.select("value", "completed"), on="value")
+        return records["offset"].to_numpy()[:0]
+    written = records.select("offset", "value").join(p.sends.select("value", "completed"), on="value")
     last = written.group_by("offset").agg(pl.col("completed").fill_null(MAX_INT64).max())
     return last.filter(pl.col("completed") < joined)["offset"].to_numpy()
 
 
 def _finding(
-    p: Partition, group: Group, run: Offsets, sentence: str, severity: str, *evidence: EvidenceLike
+    p: Partition,
+    group: Group,
+    records: pl.DataFrame,
+    run: Offsets,
+    sentence: str,
+    severity: str,
+    *evidence: EvidenceLike,
 ) -> Finding:
     first, last = int(run[0]), int(run[-1])
-    is_missed = pl.col("offset").is_in(pl.Series(run).implode()) & ~is_gone(p)
-    values = p.entries_between(first, last).filter(is_missed)["value"]
+    values = records.filter(pl.col("offset").is_in(pl.Series(run).implode()))["value"]
     sends = p.sends.filter(pl.col("value").is_in(values.implode()), offset=first).head(1).select("value", "at").rows()
     return finding(
         p,
