@@ -33,6 +33,7 @@ class StartEvidence(NamedTuple):
     since: int = MIN_INT64  # ns: the earliest such time
     is_reported: bool = False  # a leader had it at `moved_by`, whatever polls return after a later truncation
     is_by_age: bool = False  # retention.ms may have moved it, each record only when it was old enough
+    requested: int = 0  # the offset of a delete-records, also beyond the last known record, as markers may follow
 
 
 class LogStart(NamedTuple):
@@ -167,7 +168,8 @@ def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> Sta
     explaining = [
         deletion.since
         for deletion in deletions
-        if deletion.offset >= start.offset and (start.moved_by is None or deletion.since <= start.moved_by)
+        if max(deletion.offset, deletion.requested) >= start.offset
+        if start.moved_by is None or deletion.since <= start.moved_by
     ]
     return start._replace(since=min(explaining, default=MIN_INT64))
 
@@ -187,7 +189,8 @@ def _starts_of_delete_records(p: Observations, bounds: _Bounds) -> Iterator[Star
         # Without an offset, or with -1, it deletes up to the high watermark of that time, which is not recorded.
         reported = reported and before <= reach
         certain = reported and (since is None or done <= since) and not bounds.refutes(before, done)
-        yield StartEvidence(reach if before is None else min(before, reach), certain, done, begun, reported)
+        offset = reach if before is None else min(before, reach)
+        yield StartEvidence(offset, certain, done, begun, reported, requested=before or 0)
 
 
 def _starts_of_clients(p: Observations, bounds: _Bounds) -> Iterator[StartEvidence]:
