@@ -221,10 +221,17 @@ def was_truncated(twin: Any, send: Send) -> bool:
     for other in twin.values_by_offset()[offset] - {value}:
         times = [entry.done for entry in twin.reads if (entry.offset, entry.value) == (offset, other)]
         times += [one.done for one in twin.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
-        if times and min(times) > min(seen_at):
+        if times and min(times) > placed_since(twin, send):
             return True
     ends = [(op.begun, end) for op, end in twin.log_ends if op.begun > max(seen_at) and end <= offset]
     return any(reach_since(time, twin.ends, twin.acked) < offset for time, _ in ends)
+
+
+def placed_since(twin: Any, send: Send) -> int:
+    """The first time at which it was known to be at its offset: acknowledged there, or read there."""
+    offset = twin.offset_of(send.value)
+    read_at = [read.done for read in twin.reads if (read.value, read.offset) == (send.value, offset)]
+    return min([*read_at, *([send.done] if send.offset is not None else [])])
 
 
 def is_displaced(twin: Any, send: Send) -> bool:
@@ -265,7 +272,7 @@ def deleted_first(twin: Any, send: Send) -> str:
     for other in twin.values_by_offset()[offset] - {send.value}:
         known = [read.done for read in twin.reads if (read.offset, read.value) == (offset, other)]
         known += [one.done for one in twin.sends if (one.offset, one.value, one.outcome) == (offset, other, "ok")]
-        if known and min(known) > min([*reads, *([send.done] if send.offset is not None else [])]):
+        if known and min(known) > placed_since(twin, send):
             signs.append((min([one.begun for one in twin.sends if one.value == other], default=-1), min(known)))
     for op, end in twin.log_ends:
         if (

@@ -138,7 +138,8 @@ class Twin:
     def offset_of(self, value: str) -> int | None:
         """The offset that the value is known to have: its acknowledgement's, else its first reader's."""
         sent = [send.offset for send in self.sends if send.value == value and send.offset is not None]
-        return (sent + [read.offset for read in self.reads if read.value == value] + [None])[0]
+        read = sorted((read.done, read.offset) for read in self.reads if read.value == value)
+        return (sent + [offset for _, offset in read] + [None])[0]
 
     def values_by_offset(self) -> dict[int, set[str]]:
         """Every value that an acknowledgement or a poll places at an offset."""

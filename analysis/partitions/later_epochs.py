@@ -90,7 +90,9 @@ def with_other_value(p: Partition, sent: pl.DataFrame) -> pl.DataFrame:
     newest = signs.unique("offset", keep="last", maintain_order=True)
     others = signs.join(newest, on=["offset", "other"], how="anti", maintain_order="left")
     last_two = pl.concat([newest, others.unique("offset", keep="last", maintain_order=True)])
-    own = sent.select("offset", "value", since=pl.min_horizontal("completed", "first_read"))
+    # An acknowledgement without an offset does not show that the value was there.
+    since = signs.select("offset", value="other", since="other_since")
+    own = sent.select("offset", "value").join(since, on=["offset", "value"])
     pairs = own.join(last_two, on="offset")
     later = pairs.filter((pl.col("other") != pl.col("value")) & (pl.col("other_since") > pl.col("since")))
     latest = later.sort("other_since", "other_at").group_by("value", maintain_order=True).last()
@@ -131,12 +133,13 @@ def _first_of_others(own: pl.DataFrame, signs: pl.DataFrame) -> pl.DataFrame:
     """
     earliest = pl.col("begun").cum_min(reverse=True).over("offset")  # of this and all later ones
     others = signs.select("offset", "other_since", other_begun=earliest, other_known="other_since")
-    at_offset = signs.select("offset", "other_since", value="other")
-    found = (
-        own.join(at_offset, on=["offset", "value"])
-        .sort("other_since")
-        .join_asof(
-            others, on="other_since", by="offset", strategy="forward", allow_exact_matches=False, check_sortedness=False
-        )
+    found = own.sort("since").join_asof(
+        others,
+        left_on="since",
+        right_on="other_since",
+        by="offset",
+        strategy="forward",
+        allow_exact_matches=False,
+        check_sortedness=False,
     )
     return found.unique("value", keep="first", maintain_order=True).select("value", "other_begun", "other_known")

@@ -129,7 +129,7 @@ def sends_with_reads(p: Partition) -> pl.DataFrame:
     if not len(p.elsewhere):
         return sent
     # The same value was polled at another offset, or its send has no offset.
-    earliest_first = p.elsewhere.sort("first_read", "first_read_at")
+    earliest_first = p.elsewhere.sort("first_read", "first_read_at", "offset")
     other = earliest_first.group_by("value", maintain_order=True).agg(
         pl.col("offset").first(),
         pl.col("first_read", "first_reader", "first_read_at").first(),
