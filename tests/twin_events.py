@@ -186,7 +186,7 @@ def reach_since(time: int, ends: list[tuple[Op, int, Any]], acked: list[Send]) -
 def remains(twin: Any, send: Send) -> bool:
     """Is it certainly in the log at the end, as it was not lost, cut off or compacted?"""
     gone = is_gone(twin, send) or twin.compacted(send.value) or twin.maybe_compacted(send.value)
-    return not gone and not is_cut_off(twin, send)
+    return not gone and (send.offset, send.value) not in cut_off_records(twin)
 
 
 def is_outlived(twin: Any, tombstone: str) -> bool:
@@ -244,15 +244,16 @@ def is_displaced(twin: Any, send: Send) -> bool:
     return any(read.offset == send.offset for read in final_reads)
 
 
-def is_cut_off(twin: Any, send: Send) -> bool:
-    """Was it acknowledged before the record was sent that replaced a lost one at its offset, or at a lower one?"""
-    return send.offset is not None and any(
-        send.done < other.begun
-        for lost in twin.acked
-        if is_gone(twin, lost) and was_truncated(twin, lost) and twin.offset_of(lost.value) <= send.offset
-        for other in twin.sends
-        if other.offset == twin.offset_of(lost.value) and other.value != lost.value
-    )
+def cut_off_records(twin: Any) -> set[tuple[int | None, str]]:
+    """Records (offset, value) that were known before one was sent, no higher, to an offset that held two values."""
+    placed = [(send.offset, send.begun) for send in twin.sends if send.offset is not None]
+    placed += [(offset, send.begun) for send, offset in twin.found()]
+    placed = [(offset, begun) for offset, begun in placed if len(twin.values_by_offset()[offset]) > 1]
+    return {
+        (offset, value)
+        for done, offset, value in twin.known()
+        if any(other <= offset and done < begun for other, begun in placed)
+    }
 
 
 def is_gone(twin: Any, send: Send) -> bool:

@@ -198,18 +198,23 @@ class Twin:
 
     def existing(self, process: str, time: int | None = None) -> set[int]:
         """Offsets with a record that this reader may see; with `time`: had then, and did not lose later."""
-        found = self.present_offsets(process, FOREVER - 1 if time is None else time, time is not None)
-        return found if time is None else found - self.vanished()
+        if time is None:
+            return self.present_offsets(process, FOREVER - 1)
+        return self.present_offsets(process, time, sent_by_then=True) - self.vanished()
 
     def present_offsets(self, process: str, time: int, sent_by_then: bool = False) -> set[int]:
-        """Offsets with a record that this reader may see, and that nothing may have removed legally by a time."""
-        found = set()
+        """Offsets with a record that this reader may see, and that nothing may have removed legally by a time.
+
+        With `sent_by_then`, only records that were sent by then and not cut off.
+        """
+        found, cut_off = set(), twin_events.cut_off_records(self) if sent_by_then else set()
         for offset, values in self.values_by_offset().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 there = not sent_by_then or not sent or min(send.begun for send in sent) <= time
                 moved = any(offset < start and since <= time for start, since in self.possible_starts)
                 present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
+                there = there and (offset, value) not in cut_off
                 if present and self.visible(offset, value, process) and there and not moved:
                     found.add(offset)
         return found
@@ -230,8 +235,9 @@ class Twin:
         signs = twin_events.was_truncated, twin_events.is_displaced
         truncated = {send.value for send in gone if any(is_truncated(self, send) for is_truncated in signs)}
         first = min((self.offset_of(value) for value in truncated), default=FOREVER)
-        final = {read.offset for read in self.reads if read.process == "final"} if self.final else set()
-        remaining = final | {send.offset for send in self.acked if twin_events.remains(self, send)}
+        returned = {(read.offset, read.value) for read in self.reads if read.process == "final" and self.final}
+        remaining = {offset for offset, _ in returned - twin_events.cut_off_records(self)}
+        remaining |= {send.offset for send in self.acked if twin_events.remains(self, send)}
         return {offset for offset in self.values_by_offset() if offset >= first and offset not in remaining}
 
     def lost(self) -> set[str]:
@@ -362,19 +368,19 @@ class Twin:
                 own = {send.offset for send in self.sends if send.op == one.op}
                 if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
                     yield ("int-send-skip", "note", one.value, two.value)
-        for later, offset in [*((send, send.offset) for send in placed), *self._found()]:
-            known = [*self._known(), *((op.done, end) for op, end, _ in self.ends)]
-            if any(time < later.begun and other > offset for time, other in known):  # type: ignore[operator]
+        for later, offset in [*((send, send.offset) for send in placed), *self.found()]:
+            known = [*self.known(), *((op.done, end) for op, end, _ in self.ends)]
+            if any(time < later.begun and other > offset for time, other, *_ in known):  # type: ignore[operator]
                 yield ("realtime-order", "violation", later.value)
 
-    def _known(self) -> list[tuple[int, int]]:
+    def known(self) -> list[tuple[int, int, str]]:
         """The time when an offset was known to be held: acknowledged, or read after it was sent."""
         sent = {(send.value, send.offset): send.begun for send in reversed(self.sends)}
-        valued = [read for read in self.reads if read.value is not None]
-        reads = [(read.done, read.offset) for read in valued if read.done >= sent.get((read.value, read.offset), 0)]
-        return reads + [(send.done, send.offset) for send in self.acked if send.offset is not None]
+        valued = [r for r in self.reads if r.value is not None and r.done >= sent.get((r.value, r.offset), 0)]
+        records = [*valued, *(send for send in self.acked if send.offset is not None)]
+        return [(record.done, record.offset, record.value) for record in records]
 
-    def _found(self) -> Iterator[tuple[Send, int]]:
+    def found(self) -> Iterator[tuple[Send, int]]:
         """Sends of values sent once, with an offset that only reads show."""
         everywhere = {(send.value, send.offset) for send in self.sends}
         for send in self.sends:
@@ -387,7 +393,7 @@ class Twin:
 
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
-            before = [offset for time, offset in self._known() if time < op.begun]
+            before = [offset for time, offset, _ in self.known() if time < op.begun]
             later = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))

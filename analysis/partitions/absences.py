@@ -37,11 +37,21 @@ def existing(p: Partition, reads_uncommitted: bool, unless_compacted: bool = Fal
     Legally absent records are excluded, and aborted ones of a read_committed consumer: a consumer cannot skip them.
     `unless_compacted`: if compaction removed only what it surely did, and nothing of `maybe_compacted`.
     """
-    entries, ranges = p.entries, p.legally_absent
+    entries = p.entries if reads_uncommitted else p.entries.filter(p.committed)
+    until = legal_ends(p, entries, reads_uncommitted, unless_compacted)
+    offsets = entries["offset"].to_numpy()
+    offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
+    if not len(offsets):
+        return Existing(offsets, until)
+    starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
+    return Existing(offsets[starts], np.maximum.reduceat(until, starts))
+
+
+def legal_ends(p: Partition, entries: pl.DataFrame, reads_uncommitted: bool, unless_compacted: bool = False) -> Ints:
+    """Until when (ns) each entry was there for a consumer: its legal end, or MAX_INT64; MIN_INT64: never."""
+    ranges = p.legally_absent
     if reads_uncommitted:
         ranges = ranges.filter(pl.col("reason") != ABORTED)
-    else:
-        entries = entries.filter(p.committed)
     offsets = entries["offset"].to_numpy()
     compacted = _compacted_since(superseded_values(p) if unless_compacted else removable_values(p), entries["value"])
     never = ranges_in(ranges.filter(~pl.col("reason").is_in([BELOW_START, COMPACTED])))
@@ -57,12 +67,7 @@ def existing(p: Partition, reads_uncommitted: bool, unless_compacted: bool = Fal
         is_returned = entries["in_final"].to_numpy() & ~never.hold(offsets)
         until[is_returned] = np.maximum(until[is_returned], begun)
     # A deleted record may return with another leader.
-    until = np.minimum(until, p.log_start.since(offsets))
-    offsets, until = offsets[until > MIN_INT64], until[until > MIN_INT64]
-    if not len(offsets):
-        return Existing(offsets, until)
-    starts = np.flatnonzero(np.append(True, np.diff(offsets) > 0))
-    return Existing(offsets[starts], np.maximum.reduceat(until, starts))
+    return np.asarray(np.minimum(until, p.log_start.since(offsets)))
 
 
 @once

@@ -11,6 +11,7 @@ from ..partitions.absences import removable_values
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import REMOVED
 from .loss import outcomes_of_sends
+from .send_evidence import known_since, placed_sends
 
 
 @once
@@ -32,19 +33,22 @@ def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
     present = (
         held.filter(remains)
         .join(gone, on=["offset", "value"], how="anti")
-        .join(_cut_off(p, gone), on=["offset", "value"], how="anti")
+        .join(cut_off_records(p), on=["offset", "value"], how="anti")
     )
     return np.setdiff1d(later, present["offset"].to_numpy())
 
 
-def _cut_off(p: Partition, gone: pl.DataFrame) -> pl.DataFrame:
-    """Acknowledged sends (offset, value) that were cut off with a lost one at a lower offset.
+@once
+def cut_off_records(p: Partition) -> pl.DataFrame:
+    """Records (offset, value) that a truncation removed, even if the log came back with them later.
 
-    They were acknowledged before the record that replaced the lost one was sent: behind it they would be later.
+    They were acknowledged or read before another record was sent, at their offset or a lower one, to an offset that has
+    held two values.
     """
-    sent = p.sends.select("offset", other="value", since="invoked")
-    cuts = gone.filter("replaced").select("offset", "other").join(sent, on=["offset", "other"]).sort("offset")
-    cuts = cuts.select("offset", since=pl.col("since").cum_max())
-    acked = p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null()).sort("offset")
-    dated = acked.join_asof(cuts, on="offset", check_sortedness=False)
-    return dated.filter(pl.col("completed") < pl.col("since")).select("offset", "value")
+    rewritten = p.entries["offset"].filter(p.entries["offset"].is_duplicated()).implode()
+    written = p.sends.filter(pl.col("offset").is_not_null(), ~pl.col("synthetic"))
+    sent = pl.concat([frame.select("offset", "invoked") for frame in (written, placed_sends(p))])
+    sent = sent.filter(pl.col("offset").is_in(rewritten)).sort("offset")
+    since = sent.select("offset", since=pl.col("invoked").cum_max())
+    known = known_since(p).sort("offset").join_asof(since, on="offset", check_sortedness=False)
+    return known.filter(pl.col("completed") < pl.col("since")).select("offset", "value")

@@ -13,13 +13,13 @@ import polars as pl
 
 from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
-from ..partitions.absences import existing
+from ..partitions.absences import existing, legal_ends
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, IS_REVOCATION_OF_ALL, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import removed_records
 from ..wording import plural
-from .gone_sends import truncated_offsets
+from .gone_sends import cut_off_records, truncated_offsets
 from .jepsen_steps import GOES_BACK, SKIPS, findings_of, steps_between, steps_within
 from .rule import Result, Row, Rule, Unknown, finding, unless_left_out, where
 
@@ -56,8 +56,8 @@ def poll_skip(p: Partition) -> Iterator[Result]:
 
     Breach: A consumer's next record is after its position, and records exist between: acknowledged or read by other
     consumers, visible at its isolation level, and not legally absent.
-    Not a breach: The offsets are those of markers, of aborted transactions, or of records that may have been compacted
-    or deleted by then. Permitted: the consumer's group was rebalanced in between.
+    Not a breach: The offsets are those of markers, of aborted transactions, of records that a truncation removed, or of
+    records that may have been compacted or deleted by then. Permitted: the consumer's group was rebalanced in between.
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
     of the history could not be read: they may be those of a poll. The two polls were open at once.
     In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
@@ -173,14 +173,17 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
 
 
 def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bool) -> Offsets:
-    """Those offsets that have a record at `time` (ns): it was sent by then, and neither truncated nor deleted."""
+    """Those offsets that have a record at `time` (ns): it was sent by then, and neither cut off nor deleted."""
     if not len(offsets):
         return offsets
     entries = p.entries_between(int(offsets[0]), int(offsets[-1]))
     is_visible = pl.lit(True) if reads_uncommitted else p.committed
     entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
+    if entries["offset"].is_duplicated().any():  # one may have had a legal end, and another not
+        entries = entries.filter(pl.Series(legal_ends(p, entries, reads_uncommitted) > time))
     deleted = removed_records(p).filter(pl.col("since") <= time)
-    entries = entries.join(deleted, on=["offset", "value"], how="anti")
+    for absent in (deleted, cut_off_records(p)):
+        entries = entries.join(absent, on=["offset", "value"], how="anti")
     present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(present, offsets), truncated_offsets(p, present), assume_unique=True)
 

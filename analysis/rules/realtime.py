@@ -10,10 +10,11 @@ from ...histories.references import LINEARIZABILITY
 from ...histories.tables import Finding
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.partition import Partition, once
+from ..partitions.partition import Partition
 from ..wording import plural, short, some_values
 from .gone_sends import gone_sends
 from .rule import Result, Row, Rule, Unknown, distinct, finding, missing_isolation_levels, seconds, where
+from .send_evidence import known_since, placed_sends
 
 
 @Rule(
@@ -36,10 +37,10 @@ def realtime_order(p: Partition) -> Iterator[Result]:
     Not a breach: The append was invoked before the acknowledgement, read or response: the two overlap.
     Unknown when: A process recorded its times in another unit or by another clock.
     """
-    appends = _placed_sends(p).with_row_index("append")
+    appends = placed_sends(p).with_row_index("append")
     if not len(appends):
         return
-    known = pl.concat([_known_since(p), _ends(p)]).sort("completed", "at", maintain_order=True)
+    known = pl.concat([known_since(p), _ends(p)]).sort("completed", "at", maintain_order=True)
     breaches = below_highest_known(appends, known)
     if not len(breaches):
         return
@@ -92,62 +93,11 @@ def _if_clocks_agree(witness: Row, others: Iterable[str]) -> str:
     return "" if {*others} == {witness["process"]} else ", if their clocks agree"
 
 
-@once
-def _known_since(p: Partition) -> pl.DataFrame:
-    """The time from which on a record is known to be in the log: its acknowledgement, or its first read if earlier.
-
-    Columns: offset, value, process, completed (ns), at, how.
-    """
-    acked = p.acknowledged.filter(pl.col("offset").is_not_null() & pl.col("completed").is_not_null())
-    sent = p.sends.select(pl.col("invoked", "completed", "synthetic").gather(p.entries["send"]))
-    early = ~p.entries["sent_ok"] | (p.entries["first_read"] < sent["completed"]).fill_null(True)
-    # A read before the send is a phantom-read, and proves nothing here.
-    early &= (sent["synthetic"] | (p.entries["first_read"] >= sent["invoked"])).fill_null(True)
-    return pl.concat(
-        [
-            acked.select("offset", "value", "process", "completed", "at", how=pl.lit("acknowledged")),
-            p.entries.filter(early & (pl.col("times") > 0)).select(
-                "offset",
-                "value",
-                process="first_reader",
-                completed="first_read",
-                at="first_read_at",
-                how=pl.lit("read"),
-            ),
-        ]
-    )
-
-
 def _ends(p: Partition) -> pl.DataFrame:
-    """End offsets and last stable offsets in the columns of `_known_since`: later appends are not below this offset."""
+    """End offsets and last stable offsets in the columns of `known_since`: later appends are not below this offset."""
     return p.end_offsets.select(
         "offset", pl.lit(None, pl.String).alias("value"), "process", "completed", "at", how=pl.lit("end_offsets")
     )
-
-
-def _placed_sends(p: Partition) -> pl.DataFrame:
-    """Sends with a known invocation and offset: acknowledged with an offset, or sent once and read at one.
-
-    Columns: value, process, invoked (ns), invoked_at, offset, at, how.
-    """
-    columns = ("value", "process", "invoked", "invoked_at", "offset", "at", "how")
-    acked = p.acknowledged.filter(
-        pl.col("offset").is_not_null() & pl.col("completed").is_not_null() & ~pl.col("synthetic")
-    ).with_columns(how=pl.lit(" acknowledged"))
-    if not len(p.elsewhere):
-        return acked.select(columns)
-    sent = p.possible_sends.filter(~pl.col("value").is_duplicated())
-    lost = sent.filter(pl.col("offset").is_null() & (pl.col("outcome") != "fail") & ~pl.col("synthetic"))
-    read = (
-        lost.drop("offset", "at")
-        .join(
-            p.elsewhere.select("offset", "value", "first_read", at="first_read_at", how=pl.lit("")),
-            on="value",
-            maintain_order="left",
-        )
-        .filter(pl.col("first_read") >= pl.col("invoked"))
-    )
-    return pl.concat([acked.select(columns), read.select(columns)])
 
 
 def _event(p: Partition, row: Row) -> str:
@@ -187,7 +137,7 @@ def stale_end_offset(p: Partition) -> Iterator[Result]:
     if not len(p.end_offsets):
         return
     requests = pl.concat([p.log_ends.with_columns(sure=pl.lit(True)), p.unsure_ends.with_columns(sure=pl.lit(False))])
-    known = pl.concat([_known_since(p).with_columns(end=pl.col("offset") + 1), _ends(p).with_columns(end="offset")])
+    known = pl.concat([known_since(p).with_columns(end=pl.col("offset") + 1), _ends(p).with_columns(end="offset")])
     known = known.sort("completed", "at", maintain_order=True)
     stale = below_highest_known(requests.with_columns(end="offset"), known, "end").sort("invoked", "at")
     if not len(stale):

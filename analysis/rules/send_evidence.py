@@ -10,7 +10,7 @@ import polars as pl
 from ...histories.settings import idempotence
 from ...histories.tables import MAX_INT64
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
-from ..partitions.partition import Partition
+from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import with_later_end
 from ..replicas.replica_logs import with_aborted
 from ..wording import brokers, plural, short, some, some_values
@@ -37,6 +37,58 @@ def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
     found = np.zeros(len(sent), bool)
     found[rows[passed]] = ~held
     return pl.Series(found)
+
+
+@once
+def known_since(p: Partition) -> pl.DataFrame:
+    """The time from which on a record is known to be in the log: its acknowledgement, or its first read if earlier.
+
+    Columns: offset, value, process, completed (ns), at, how.
+    """
+    acked = p.acknowledged.filter(pl.col("offset").is_not_null() & pl.col("completed").is_not_null())
+    sent = p.sends.select(pl.col("invoked", "completed", "synthetic").gather(p.entries["send"]))
+    early = ~p.entries["sent_ok"] | (p.entries["first_read"] < sent["completed"]).fill_null(True)
+    # A read before the send is a phantom-read, and proves nothing here.
+    early &= (sent["synthetic"] | (p.entries["first_read"] >= sent["invoked"])).fill_null(True)
+    return pl.concat(
+        [
+            acked.select("offset", "value", "process", "completed", "at", how=pl.lit("acknowledged")),
+            p.entries.filter(early & (pl.col("times") > 0)).select(
+                "offset",
+                "value",
+                process="first_reader",
+                completed="first_read",
+                at="first_read_at",
+                how=pl.lit("read"),
+            ),
+        ]
+    )
+
+
+@once
+def placed_sends(p: Partition) -> pl.DataFrame:
+    """Sends with a known invocation and offset: acknowledged with an offset, or sent once and read at one.
+
+    Columns: value, process, invoked (ns), invoked_at, offset, at, how.
+    """
+    columns = ("value", "process", "invoked", "invoked_at", "offset", "at", "how")
+    acked = p.acknowledged.filter(
+        pl.col("offset").is_not_null() & pl.col("completed").is_not_null() & ~pl.col("synthetic")
+    ).with_columns(how=pl.lit(" acknowledged"))
+    if not len(p.elsewhere):
+        return acked.select(columns)
+    sent = p.possible_sends.filter(~pl.col("value").is_duplicated())
+    lost = sent.filter(pl.col("offset").is_null() & (pl.col("outcome") != "fail") & ~pl.col("synthetic"))
+    read = (
+        lost.drop("offset", "at")
+        .join(
+            p.elsewhere.select("offset", "value", "first_read", at="first_read_at", how=pl.lit("")),
+            on="value",
+            maintain_order="left",
+        )
+        .filter(pl.col("first_read") >= pl.col("invoked"))
+    )
+    return pl.concat([acked.select(columns), read.select(columns)])
 
 
 def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]:
