@@ -394,8 +394,6 @@ class Twin:
     def _ends(self) -> Iterator[Breach]:
         for op, end in self.log_ends:
             before = [offset for time, offset, _ in self.known() if time < op.begun]
-            later = [(other.done, more) for other, more, _ in self.ends if other.done < op.begun and more > end]
+            before += [earlier - 1 for other, earlier, _ in self.ends if other.done < op.begun]
             if max(before, default=-1) >= end:
                 yield ("stale-end-offset", "violation", end, max(before))
-            elif later:
-                yield ("stale-end-offset", "violation", end, min(later)[1] - 1)
