@@ -371,7 +371,7 @@ class Twin:
         for later, offset in [*((send, send.offset) for send in placed), *self.found()]:
             known = [*self.known(), *((op.done, end) for op, end, _ in self.ends)]
             if any(time < later.begun and other > offset for time, other, *_ in known):  # type: ignore[operator]
-                yield ("realtime-order", "violation", later.value)
+                yield ("realtime-order", "violation", later.value, offset)
 
     def known(self) -> list[tuple[int, int, str]]:
         """The time when an offset was known to be held: acknowledged, or read after it was sent."""
