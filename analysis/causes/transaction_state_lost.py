@@ -6,8 +6,9 @@ marker. The transaction stays open, or the producer's next marker ends it, also 
 open if all replicas of that log were emptied.
 
 Needs: the transaction in the history, and the brokers' final copies of __transaction_state, undamaged: they have an
-older transaction of the same transactional.id, and none that began while the client was in this one. Compaction would
-have removed the older one. Or all replicas of the partition have every record since offset 0, or are empty, and none
+older transaction of the same transactional.id, and none that began while the client was in this one, or only lower
+producer epochs of its producer: a coordinator stores an epoch before the producer uses it. Compaction would have
+removed the older one. Or all replicas of the partition have every record since offset 0, or are empty, and none
 has a transaction of the producer, although no marker ended the transaction's records. That partition follows from the
 transactional.id and the number of partitions in run.json; if they are not recorded, this must hold for all partitions.
 """

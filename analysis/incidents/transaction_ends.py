@@ -94,6 +94,8 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
     is_of_part = (pl.col("offset") == offset) | ((pl.col("offset") > offset) & pl.col("value").is_in(values))
     mine = here.filter(is_before_end, is_of_part, producer_id=producer).sort("offset")
     process, decision, older = _transaction_of_value(p, producer, record["value"])
+    if (last := _last_of_lower_epoch(p, producer, record)) is not None:
+        decision, older = None, last
     own = repeated = emptied = None
     if process is not None and ending is None and producer not in _transactions(p)["producer_id"]:
         emptied = _emptied_state(p, process, record, earlier)
@@ -120,6 +122,18 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         repeated_marker=repeated,
         is_whole_log=logs.leader_start == 0 and not logs.is_leader_damaged and logs.is_compacted is False,
     )
+
+
+def _last_of_lower_epoch(p: Partition, producer: int, record: Record) -> Record | None:
+    """A producer's last transaction in `__transaction_state`, if that only has lower producer epochs than the record.
+
+    A coordinator stores a producer epoch before the producer can use it (KIP-98, KIP-890), so it lost what it stored.
+    """
+    known = _transactions(p).filter(producer_id=producer)
+    epochs = [*known["producer_epoch"].drop_nulls(), *known["last_epoch"].drop_nulls()]
+    written = record["producer_epoch"]
+    is_lower = written is not None and len(epochs) > 0 and max(epochs) < written
+    return known.sort("began_ns").row(-1, named=True) if is_lower else None
 
 
 def _first_row(rows: pl.DataFrame) -> Record | None:

@@ -132,7 +132,8 @@ def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str
         return Unknown(f"{txn.name} is open at {at}; its coordinator may have ended it while the logs were copied")
     if seen is None:
         return Unknown(f"{txn.name} is open at {at}, and no client is known to have reached the leader afterwards")
-    if known is not None and known["state"].startswith("prepare-") and known["prepared_ns"] is not None:
+    is_decided = known is not None and known["state"].startswith("prepare-") and not _is_of_older(txn, known)
+    if known is not None and is_decided and known["prepared_ns"] is not None:
         since, what = known["prepared_ns"], f"its coordinator decided to {known['outcome']} it"
     else:
         written, timeout = _time_written(p, txn), _timeout_ms(p, txn)
@@ -144,6 +145,12 @@ def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str
     if known is None:
         return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")
     return None
+
+
+def _is_of_older(txn: _OpenTransaction, known: Row) -> bool:
+    """Whether what the coordinator knows is about an older transaction, with a lower producer epoch than this one."""
+    coordinated, written = known["producer_epoch"], txn.row["epoch"]
+    return coordinated is not None and written is not None and coordinated < written
 
 
 def _last_disturbance(p: Partition) -> int:
@@ -206,7 +213,7 @@ def _time_written(p: Partition, txn: _OpenTransaction) -> int | None:
     times = [
         p.sends.filter(is_behind & pl.col("acknowledged"))["completed"].min(),
         p.reads.filter(is_behind)["completed"].min(),
-        None if txn.coordinated is None else txn.coordinated["began_ns"],
+        txn.coordinated["began_ns"] if txn.coordinated and not _is_of_older(txn, txn.coordinated) else None,
     ]
     return min((time for time in times if isinstance(time, int)), default=None)
 

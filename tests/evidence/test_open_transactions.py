@@ -153,3 +153,21 @@ def test_an_attempt_to_initialise_gives_the_coordinator_no_more_time(tmp_path, k
     found, judgement = judged(folder, "hanging-transaction")
     assert judgement == verdict
     assert all("its coordinator decided to commit it at 0.002 s" in one["sentence"] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "cause", "why"),
+    [
+        (14, "transaction-state-lost", "its timeout of 60 s ended at 60.600 s"),
+        (0, None, "its coordinator decided to abort it at 0.002 s"),
+    ],
+)
+def test_a_coordinator_with_lower_producer_epochs_lost_the_transaction(tmp_path, epoch, cause, why):
+    """As in a recorded run: all copies of __transaction_state came back from a backup, with an older transaction."""
+    states = [("ongoing", (1, 1)), ("prepare-abort", (2, 1))]
+    steps = [("t", 7, state, [("x", 0)], times) for state, times in states]
+    written = [*transaction("t", 0, [(0, "a", None)], "info", (0, 500)), *send("b", 1, 600, 0)]
+    folder = write_run(tmp_path, {0: f"7a^{epoch} b"}, [*written, *contact(100_000)], steps)
+    [finding], _ = judged(folder, "hanging-transaction")
+    assert finding["cause"] == cause
+    assert why in finding["sentence"]
