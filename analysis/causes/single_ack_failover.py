@@ -2,10 +2,11 @@
 
 Needs: all lost records were acknowledged with acks=1, and no consumer had read them (the replicas in the ISR have what
 consumers read); another broker was elected cleanly (it was in the ISR before, or the configuration permits no unclean
-election and no report shows that it had left the ISR) and its epoch began at or below the lost offsets, or before they
-were acknowledged, or the old leader truncated them to its log; and the new leader neither led with them before nor lost
-its own tail by a restart in between. In a log without leader epochs, a record that was acknowledged at the first lost
-offset shows that the new leader lacked the lost ones, and its server.log that it had not truncated them.
+election, no report shows that it had left the ISR, and it ran at the last acknowledgement) and its epoch began at or
+below the lost offsets, or before they were acknowledged, or the old leader truncated them to its log; and the new
+leader neither led with them before nor lost its own tail by a restart in between. In a log without leader epochs, a
+record that was acknowledged at the first lost offset shows that the new leader lacked the lost ones, and its server.log
+that it had not truncated them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from .leader_change import (
 )
 from .outages import death_facts, reasons_absent
 from .prevention import acks_all_measures
-from .replica_history import facts_never_truncated, isr_at, may_have_lost_tail, return_facts, snapshots_with_records
+from .replica_history import (
+    facts_never_truncated,
+    had_stopped,
+    isr_at,
+    may_have_lost_tail,
+    return_facts,
+    snapshots_with_records,
+)
 
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
 REMEDY = "acks=all with min.insync.replicas=2."
@@ -44,10 +52,11 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if old is None:
         return needs(*(change.missing or ["the leaders before and after the loss"]))
     clean = in_isr_before_election(new)
-    # Where it had left the ISR, an operator may have elected it: kafka-leader-election.sh ignores the topic's
-    # configuration (KIP-460).
+    # Where it had left the ISR, as a broker does that has stopped, an operator may have elected it:
+    # kafka-leader-election.sh ignores the topic's configuration (KIP-460).
     reported = isr_at(timeline, None if new.time is None else new.time - SECOND)
-    if not clean and (not reported or new.leader in reported):
+    may_have_left = had_stopped(timeline, new.leader, lost) or (bool(reported) and new.leader not in reported)
+    if not clean and not may_have_left:
         clean = clean_by_configuration(timeline, new.time)
     if not clean:
         return needs(

@@ -8,7 +8,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, lost, metadata, of_format_v1, server_log, timeline
+from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, fault, lost, metadata, of_format_v1, server_log, timeline
 
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 TERMS = (0, 0), (2, 3), (3, 1)  # leader epochs and their starts
@@ -30,6 +30,15 @@ def test_the_configuration_proves_no_clean_election_of_a_broker_that_had_left_th
     assert found.cause == cause, found
     if cause == "unknown":
         assert any("whether broker 2 was in the ISR when it was elected" in item for item in found.missing)
+
+
+@pytest.mark.parametrize(("ended", "cause"), [(3, "unknown"), (6, "single-ack-failover")])
+def test_the_configuration_proves_no_clean_election_of_a_broker_that_had_stopped(ended, cause):
+    """Broker 2 may have left the ISR before the acknowledgement at 5 s. It starts again at 8 s, and leads at 9 s."""
+    faults = [fault("kill", "2", ended), fault("restart", "2", 8)]
+    events = [server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2"))), BEGINS_2]
+    found = explain_loss(timeline(AFTER, events=events, config={UNCLEAN: False}, faults=faults), lost("1"))
+    assert found.cause == cause, found
 
 
 @pytest.mark.parametrize(("read", "cause"), [(None, "single-ack-failover"), (0, "single-ack-failover"), (1, "unknown")])
