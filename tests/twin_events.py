@@ -91,7 +91,7 @@ def _with_named_tombstones(events: list[Event]) -> list[Event]:
     return [named[id(event)] for event in events]
 
 
-def operations(events: list[Event], without_acks: Set[str]) -> list[Op]:
+def operations(events: list[Event], without_acks: Set[str] = frozenset()) -> list[Op]:
     """Each invocation with its completion; tombstones, and attempts that can be distinguished, have names.
 
     No broker reported the offsets of the processes without acks (acks=0).

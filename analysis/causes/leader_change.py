@@ -86,6 +86,14 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     return change
 
 
+def _had_stopped_before(timeline: Timeline, leader: str | None, lost: Lost) -> bool:
+    """Whether a leader acknowledged none of the records, or not the last, as its process had ended.
+
+    Those of a transaction were acknowledged at any time since the first.
+    """
+    return had_stopped(timeline, leader, lost if lost.committed is None else replace(lost, last_acked=lost.first_acked))
+
+
 def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times.
 
@@ -93,7 +101,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     """
     then, now = epoch_of_records(timeline, lost), epoch_at_offset(timeline, lost)
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, lost, now)
-    if old is not None and (began_after_acknowledgement(old, lost) or had_stopped(timeline, old.leader, lost)):
+    if old is not None and (began_after_acknowledgement(old, lost) or _had_stopped_before(timeline, old.leader, lost)):
         old = None  # another broker acknowledged them; a metadata log that came back from a backup does not show it
     then = old.epoch if old is not None and now is not None and now < old.epoch else then
     leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"

@@ -170,8 +170,8 @@ def _perhaps_not_on_leader(
         of_broker = last._replace(bounds=last.bounds.filter(broker=broker))
         lacking = lacking.join(_legally_absent(of_broker, lacking, sends), on="send", how="anti")
         if lacking.height:
-            are = f"{plural(lacking.height, 'acknowledged record')} of {last.logs.name} that other logs have"
-            yield Unknown(f"broker {broker}'s log lacks {are}, and whether broker {broker} led last is not known")
+            records = f"{plural(lacking.height, 'acknowledged record')} of {last.logs.name} that other logs have"
+            yield Unknown(f"broker {broker}'s log lacks {records}, and whether broker {broker} led last is not known")
             return
 
 
