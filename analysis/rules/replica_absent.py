@@ -158,7 +158,7 @@ def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
 def _perhaps_not_on_leader(
     last: _LastLogs, acked: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame
 ) -> Iterator[Unknown]:
-    """The reason why it is not known whether the leader has all records that some log has."""
+    """Unknown if the last leader is not known, and a log that may be its log lacks records that another one has."""
     if last.logs.leader is not None or last.bounds.height < 2:
         return
     held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")

@@ -64,7 +64,7 @@ def _may_be_last_known_leader(builder: Builder, term: Term) -> bool:
     """
     if (release := builder.release()) is not None and release < (4, 0):
         return False
-    led = [one for one in builder.led_terms if one.epoch < term.epoch and one.leader is not None]
+    led = [one for one in builder.led_terms if one.epoch < term.epoch]
     last = max(led, key=lambda one: one.epoch, default=None)
     if last is None or last.has_conflict or last.leader == term.leader:
         return True

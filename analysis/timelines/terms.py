@@ -29,7 +29,7 @@ class Term(Dated):
     eligible: frozenset[str] = frozenset()  # those of `electable` that brokers' logs name as eligible (KIP-966)
     electable_fact: Fact | None = None  # the source of `electable`, if it is not among the facts of this term
     elections: list[Election] = field(default_factory=list)
-    chosen_outside_isr: Fact | None = None  # the controller's report of it
+    chosen_outside_isr: Fact | None = None  # the report of it, by the controller or by this leader
     was_last_known: bool | None = False  # it was elected as the last known leader (KIP-966); None: not known
     has_conflict: bool = False
     claims: dict[str, int | None] = field(default_factory=dict)  # broker -> time of its first report that it leads (ns)

@@ -195,8 +195,8 @@ class Builder(Timeline):
     def may_have_eligible_replicas(self, isr: frozenset[str], at: int | None) -> bool:
         """Whether replicas outside of an ISR may have been eligible leaders at a time (ns; None: at any time).
 
-        Kafka 4.0 or later keeps them while the ISR is smaller than min.insync.replicas (KIP-966). It has no ZooKeeper,
-        whose controller logs its decisions.
+        Kafka 4.0 or later keeps them while the ISR is smaller than min.insync.replicas (KIP-966). The decisions that
+        ZooKeeper's controller logs show an earlier version.
         """
         release, least = self.release(), [setting.value for setting in self.settings_between(LEAST, at, at)]
         if self.decisions if release is None else release < (4, 0):

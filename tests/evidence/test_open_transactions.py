@@ -156,13 +156,13 @@ def test_an_attempt_to_initialise_gives_the_coordinator_no_more_time(tmp_path, k
 
 
 @pytest.mark.parametrize(
-    ("epoch", "cause", "why"),
+    ("epoch", "cause", "clause"),
     [
         (14, "transaction-state-lost", "its timeout of 60 s ended at 60.600 s"),
         (0, None, "its coordinator decided to abort it at 0.002 s"),
     ],
 )
-def test_a_coordinator_with_lower_producer_epochs_lost_the_transaction(tmp_path, epoch, cause, why):
+def test_a_coordinator_with_lower_producer_epochs_lost_the_transaction(tmp_path, epoch, cause, clause):
     """As in a recorded run: all copies of __transaction_state came back from a backup, with an older transaction."""
     states = [("ongoing", (1, 1)), ("prepare-abort", (2, 1))]
     steps = [("t", 7, state, [("x", 0)], times) for state, times in states]
@@ -170,4 +170,4 @@ def test_a_coordinator_with_lower_producer_epochs_lost_the_transaction(tmp_path,
     folder = write_run(tmp_path, {0: f"7a^{epoch} b"}, [*written, *contact(100_000)], steps)
     [finding], _ = judged(folder, "hanging-transaction")
     assert finding["cause"] == cause
-    assert why in finding["sentence"]
+    assert clause in finding["sentence"]
