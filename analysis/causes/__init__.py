@@ -63,7 +63,7 @@ from . import (
 from .cases import NOT_THE_CASE, UNKNOWN, Attempt, Explanation, Lost, Missed, Processes, Record, Regression
 from .decisive import decisive_steps
 from .leader_change import find_leader_change
-from .lost_marker import explanation_of_records, lost_marker, lost_marker_of_part, missing_for_abort
+from .lost_marker import explanation_of_records, lost_marker, lost_marker_of_part
 from .repeated_values import Repeated, held_records
 from .transaction_part import TransactionPart
 
@@ -101,10 +101,10 @@ NO_KNOWN_CAUSE = "the evidence fits no known cause"
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
     """The cause of a lost range; if only the COMMIT marker of the records was lost, the cause of the marker's loss."""
     marker = lost_marker(timeline, lost)
+    if isinstance(marker, str):
+        return Explanation(UNKNOWN, missing=(marker,))
     if marker is not None:
         return explanation_of_records(_explain_lost_range(timeline, marker.lost), marker)
-    if aborted := missing_for_abort(timeline, lost):
-        return Explanation(UNKNOWN, missing=(aborted,))
     found = _explain_lost_range(timeline, lost)
     if not found.is_known and lost.last < timeline.replica_logs.remote_below:
         return replace(found, missing=(f"the segments of {lost.name} in remote storage (KIP-405)",))

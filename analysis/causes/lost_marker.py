@@ -32,31 +32,26 @@ class LostMarker:
     unexplained: str  # the missing evidence if no cause of the marker's loss is known
 
 
-def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | None:
-    """The lost COMMIT marker of records that are aborted in the log; None if they are not, or no offset is known."""
+def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | str | None:
+    """The lost COMMIT marker of records that are aborted in the log; None if they are not.
+
+    If no offset of the marker is known: the evidence that is missing to explain the abort.
+    """
     aborted = _aborted_records(timeline, lost)
     if aborted is None:
         return None
     records, abort = aborted
     commit = _copy_of_marker(timeline, records, "commit")
     offset = _offset_of_marker(timeline, records, commit, abort["offset"], abort["leader_epoch"])
+    name = f"{span(lost.first, lost.last)} of {lost.name}"
     if offset is None:
-        return None
+        ended = f"the ABORT marker at offset {abort['offset']} ended {name}"
+        return f"why {ended}, though the client recorded the transaction as committed"
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
     copied = [] if commit is None else [_marker_fact(timeline, commit)]
     facts = [*acknowledgement_facts(lost), *copied, _abort_fact(timeline, lost, abort)]
-    of = f"the COMMIT marker of {span(lost.first, lost.last)} of {lost.name}"
-    return LostMarker(marker, facts, f"why {of} was lost: the records are still in the log, but were aborted later")
-
-
-def missing_for_abort(timeline: Timeline, lost: Lost) -> str | None:
-    """What is missing to explain records that are in the log, but aborted there; None if they are not."""
-    aborted = _aborted_records(timeline, lost)
-    if aborted is None:
-        return None
-    records = f"{span(lost.first, lost.last)} of {lost.name}"
-    marker = f"the ABORT marker at offset {aborted[1]['offset']}"
-    return f"why {marker} ended {records}, though the client recorded the transaction as committed"
+    why = f"why the COMMIT marker of {name} was lost: the records are still in the log, but were aborted later"
+    return LostMarker(marker, facts, why)
 
 
 def _aborted_records(timeline: Timeline, lost: Lost) -> tuple[_Records, dict[str, Any]] | None:
