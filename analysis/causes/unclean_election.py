@@ -73,10 +73,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)
-    if electable := _electable_without_records(timeline, new, lost):
-        return needs(_missing_of_electable(timeline, new, electable))
-    if unseen := _electable_not_seen(timeline, new, lost):
-        return needs(f"whether {brokers(unseen)}, which started again, still had the records (server.log)")
+    if of_others := _missing_of_electable(timeline, new, lost):
+        return needs(of_others)
     in_sync = isr_at(timeline, lost.last_acked) - {new.leader}
     if _may_have_had(timeline, change, lost) and not any(still_had_records(timeline, other, lost) for other in in_sync):
         led = f"when broker {new.leader}, which once had them, led"
@@ -148,28 +146,21 @@ def _reassignment_facts(timeline: Timeline, new: Term) -> list[Fact]:
     return [move.fact for move in takewhile(lambda move: new.leader in move.adding, reversed(moves))][-1:]
 
 
-def _electable_without_records(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
-    """The replicas that could have been elected instead, if all of them had lost the records themselves."""
-    others = sorted((new.electable or frozenset()) - {new.leader})
-
-    def was_without(other: str) -> bool:
-        has_shrunk = bool(short_log_facts(timeline, other, lost, lost.first))
-        has_shrunk = has_shrunk or _returned_without(timeline, other, new, lost)
-        return has_shrunk and not still_had_records(timeline, other, lost)
-
-    return others if all(map(was_without, others)) else []
-
-
-def _electable_not_seen(timeline: Timeline, new: Term, lost: Lost) -> list[str]:
-    """The replicas that could have been elected instead, if no evidence shows their logs when they started again.
-
-    Empty if one of them still had the records, or did not start again.
+def _missing_of_electable(timeline: Timeline, new: Term, lost: Lost) -> str | None:
+    """The missing evidence of the replicas that could have been elected instead, if all of them had lost the records
+    themselves, or started again and no evidence shows their logs then. None if one of them still had the records.
     """
     others = sorted((new.electable or frozenset()) - {new.leader})
-    if any(still_had_records(timeline, other, lost) for other in others):
-        return []
-    unseen = [other for other in others if _started_unseen(timeline, other, new, lost)]
-    return unseen if len(unseen) == len(others) else []
+    if not others or any(still_had_records(timeline, other, lost) for other in others):
+        return None
+    if all(
+        short_log_facts(timeline, other, lost, lost.first) or _returned_without(timeline, other, new, lost)
+        for other in others
+    ):
+        return _missing_of_losers(timeline, new, others)
+    if all(_started_unseen(timeline, other, new, lost) for other in others):
+        return f"whether {brokers(others)}, which started again, still had the records (server.log)"
+    return None
 
 
 def _started_unseen(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:
@@ -188,7 +179,7 @@ def _started_unseen(timeline: Timeline, broker: str, new: Term, lost: Lost) -> b
     return not seen and not any(cut.time is None or cut.time <= until for cut in cuts)
 
 
-def _missing_of_electable(timeline: Timeline, new: Term, electable: list[str]) -> str:
+def _missing_of_losers(timeline: Timeline, new: Term, electable: list[str]) -> str:
     """The missing evidence of replicas that lost the records and could have been elected instead."""
     failed = [b for b in electable if any(fact.kind == "disk-failed" for fact in reasons_absent(timeline, b, new.time))]
     if failed:
