@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from ...histories.evidence.tables import GROUPS, empty
 from ...histories.tables import Finding, Locate
 from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
@@ -305,7 +306,7 @@ class Missed(GroupPartition):
     count: int
     earlier: Event | None = None  # a poll of another record at `first`: time, place, process, value
     stored: Event | None = None  # the group's last record in __consumer_offsets: dated, offset, file, byte
-    copies: pl.DataFrame = field(default_factory=pl.DataFrame)  # as in Regression
+    copies: pl.DataFrame = field(default_factory=lambda: empty({**GROUPS, "dated": pl.Int64}, True))  # as in Regression
     truncation: Explanation | None = None  # why that other record was truncated, if a cause is proved
     deleted_since: Callable[[int], int | None] = lambda _: None  # the earliest time (ns) at which an offset was deleted
 

@@ -82,8 +82,6 @@ def explain_regression(events: pl.DataFrame, regression: Regression) -> Attempt:
 
 def _still_has(copies: pl.DataFrame, higher: int, lower: int) -> bool:
     """Whether the copies of __consumer_offsets have a commit of the higher offset, no removal, and then the lower."""
-    if not len(copies):
-        return False
     commits = copies.filter(kind="committed")
     first = least(commits.filter(offset=higher)["at"], MAX_INT64)
     last = greatest(commits.filter(offset=lower)["at"], MIN_INT64)
@@ -104,16 +102,15 @@ def _reason(
 ) -> tuple[str, list[Fact], list[str]]:
     """Why the offset disappeared, the fact of its removal if it is recorded, and the measures against it."""
     copies = about.copies
-    if len(copies):
-        between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
-        removals = copies.filter(between, kind="removed")
-        if len(removals):
-            row = removals.row(-1, named=True)
-            text = f"the coordinator removed the committed offset of group {about.group} for {about.name}"
-            removed = about.stored_fact(row, "removed", text)
-            if row["dated"] - commit["time"] < (MIN_RETENTION_SECONDS - 1) * SECOND:
-                return "a client deleted it: too soon for offsets.retention.minutes", [removed], [DELETION]
-            return "it had expired, or was deleted", [removed], [RETENTION]
+    between = pl.col("dated").is_between(commit["time"] - SECOND, assigned["time"] + SECOND)
+    removals = copies.filter(between, kind="removed")
+    if len(removals):
+        row = removals.row(-1, named=True)
+        text = f"the coordinator removed the committed offset of group {about.group} for {about.name}"
+        removed = about.stored_fact(row, "removed", text)
+        if row["dated"] - commit["time"] < (MIN_RETENTION_SECONDS - 1) * SECOND:
+            return "a client deleted it: too soon for offsets.retention.minutes", [removed], [DELETION]
+        return "it had expired, or was deleted", [removed], [RETENTION]
     lost = "__consumer_offsets lost the commit"
     if seconds < MIN_RETENTION_SECONDS:
         reason = f"too soon for offsets.retention.minutes: {lost}, or it was deleted"
@@ -126,12 +123,9 @@ def _reason(
 
 def _next_commit(about: Missed | Regression, commit: Event) -> list[Fact]:
     """The fact of the next commit in the copies of __consumer_offsets, if these are undamaged and lack this commit."""
-    copies = about.copies
-    if not len(copies):
-        return []
-    commits = copies.filter(kind="committed")
+    commits = about.copies.filter(kind="committed")
     later = commits.filter(pl.col("dated") >= commit["time"] - SECOND)
-    if not copies["intact"].all() or len(commits.filter(offset=commit["first_offset"])) or not len(later):
+    if not about.copies["intact"].all() or len(commits.filter(offset=commit["first_offset"])) or not len(later):
         return []
     row = later.row(0, named=True)
     text = f"the next commit of group {about.group} for {about.name} in the brokers' copies of __consumer_offsets is"

@@ -84,11 +84,8 @@ def _attempt(timeline: Timeline, lost: Lost, *, is_loss: bool, is_read: bool = T
     short = sorted(others - set(names) - {held["broker"] for held in intact})
     if is_loss and short:
         return needs(f"why {brokers(short)} had neither the records nor a damaged copy of them {in_snapshot(snapshot)}")
-    last_leader = next((term.leader for term in reversed(timeline.led_terms)), None)
-    if is_loss and last_leader is not None and last_leader not in others.union(names):
-        return needs(
-            f"the log of broker {last_leader}, which led last and may have had neither {in_snapshot(snapshot)}"
-        )
+    if is_loss and (leader := timeline.led_terms[-1].leader) not in others.union(names):
+        return needs(f"the log of broker {leader}, which led last and may have had neither {in_snapshot(snapshot)}")
     measures = PREVENTED_BY if term is not None else PREVENTED_BY[1:]
     is_missing = row["kind"] == MISSING
     return Attempt(True, _chain(timeline, snapshot, row, term, intact), [WHOLE_LOGS] if is_missing else measures)

@@ -24,7 +24,6 @@ from .writing_term import (
     led_until,
     lost_by_restart,
     replaced_leader,
-    resumed_below,
     resumption_facts,
     writing_term,
 )
@@ -112,8 +111,8 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         return LeaderChange(writer, replacing, missing, tuple(resumed))
     after = [term for term in timeline.led_terms if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
-    if new is not None and lost_by_restart(timeline, new, lost):
-        return LeaderChange(new, new, resumed=tuple(resumption_facts(timeline, new, lost)))
+    if new is not None and (resumed := lost_by_restart(timeline, new, lost)):
+        return LeaderChange(new, new, resumed=tuple(resumed))
     election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
@@ -128,7 +127,7 @@ def _replaced_in_term(
     if then is None and (replaced := replaced_leader(timeline, old, lost)) is not None:
         return replaced, _first_without(timeline, replaced, old, lost)
     # The epoch of the acknowledgement has other records there, or its leader led on without them.
-    is_same_epoch = now == old.epoch or (now is None and resumed_below(timeline, old, lost))
+    is_same_epoch = now == old.epoch or (now is None and bool(resumption_facts(timeline, old, lost)))
     # Only the epoch that has the offset now is known, and the leader of the acknowledgement led until then.
     led_on = then is None and now is not None and led_until(timeline, old, now)
     if not (is_same_epoch or led_on or then is now is None):
@@ -179,7 +178,7 @@ def _losing_term(
         for term in candidates
         if term.start is None
         or term.start <= lost.first
-        or resumed_below(timeline, term, lost)
+        or resumption_facts(timeline, term, lost)
         or facts_truncated_to(timeline, change.old_leader, term, lost)
     ]
     if not candidates:

@@ -71,9 +71,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """Whether the next leader's log lost the records although they were on its disk."""
     change = find_leader_change(timeline, lost)
     successor, broker = change.successor, change.new_leader
-    if change.new is None or broker is None:
-        return NOT_THE_CASE
-    if successor is not None and successor.elected_uncleanly:
+    if broker is None or (successor is not None and successor.elected_uncleanly):
         return NOT_THE_CASE
     disk_faults = faults_on_records(timeline, broker, DISK_FAULTS, lost, change.lost_at)
     rollback = rollback_facts(timeline, broker, lost)
@@ -124,7 +122,7 @@ def rollback_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:
         if loads and not may_another_have_led(timeline, broker, loads[0], short.when):
             continue
         copied = _copied_facts(timeline, broker, lost, ends, short.when)
-        if held := copied or _held_on_disk_facts(timeline, broker, lost, short, short.when):
+        if held := copied or _held_on_disk_facts(timeline, broker, lost, short):
             return [*held, short.fact]
     return []
 
@@ -141,9 +139,9 @@ def _copied_facts(timeline: Timeline, broker: str, lost: Lost, ends: list[LogEnd
     return [end.fact for end in on_disk[-1:] if not _is_cut(timeline, broker, lost, end.when, until)]
 
 
-def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, until: int) -> list[Fact]:
+def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd) -> list[Fact]:
     """The facts that a broker had the records in sync or as leader, and that they were on its disk; else empty."""
-    in_sync, change = _in_sync_facts(timeline, broker, lost, until), find_leader_change(timeline, lost)
+    in_sync, change = _in_sync_facts(timeline, broker, lost, short.when), find_leader_change(timeline, lost)
     if not in_sync and change.old_leader != broker:
         return []
     had = in_sync or change.began
@@ -151,11 +149,11 @@ def _held_on_disk_facts(timeline: Timeline, broker: str, lost: Lost, short: LogE
     # The ISR may still have a broker that is dead: its disk has been the same since its death.
     has_leader = all(fact.kind != "leaderless" for fact in had)
     since = max(lost.stored_at, _dead_since(timeline, broker, since, has_leader))
-    followed = max(since, _death_while_following(timeline, broker, lost, until))
-    if _is_cut(timeline, broker, lost, followed, until):
+    followed = max(since, _death_while_following(timeline, broker, lost, short.when))
+    if _is_cut(timeline, broker, lost, followed, short.when):
         return []
     known = _recovery_point_facts(timeline, short, lost) or _copy_facts(timeline, broker, lost)
-    known = known or _replacement_facts(timeline, broker, lost, short, since, until)
+    known = known or _replacement_facts(timeline, broker, lost, short, since)
     return [*had, *known] if known else []
 
 
@@ -221,10 +219,9 @@ def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> i
     return max((time for time in timeline.ends_of_process(broker) if time <= at), default=at) if is_down else at
 
 
-def _replacement_facts(
-    timeline: Timeline, broker: str, lost: Lost, short: LogEnd, since: int, until: int
-) -> list[Fact]:
+def _replacement_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, since: int) -> list[Fact]:
     """The facts that the log which a broker started with is not the one that it left; empty after a power failure."""
+    until = short.when
     if lost_power(timeline, broker, lost.stored_at, until):
         return []
     changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)
@@ -239,11 +236,9 @@ def _replacement_facts(
 
 
 def _is_first_start(timeline: Timeline, broker: str, clean_start: Fact, since: int) -> bool:
-    """Whether the start with this line is the first one since a time (ns), by the broker's log: that has its first
-    line, and no source has two starts.
-    """
-    sources = [start.fact.source for start in timeline.starts_of(broker, since, clean_start.when)]
-    return clean_start.source in sources and len(sources) == len({*sources})
+    """Whether the start with this line is the first one since a time (ns), by the broker's log, which has its start."""
+    sources = {start.fact.source for start in timeline.starts_of(broker, since, clean_start.when)}
+    return clean_start.source in sources and timeline.starts_once(broker, since, clean_start.when)
 
 
 def _copy_facts(timeline: Timeline, broker: str, lost: Lost) -> list[Fact]:

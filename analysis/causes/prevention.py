@@ -52,17 +52,10 @@ def eligible_leader(timeline: Timeline, lost: Lost, broker: str, elected: int | 
     A broker that returns from an unclean shutdown leaves the ELR, as its disk may have lost records, too.
     """
     others = isr_at_acknowledgement(timeline, lost) - {broker}
-    killed = all(_was_killed(timeline, other, lost.last_acked, elected) for other in others)
+    since, until = (lost.last_acked or 0) - 1, MAX_INT64 if elected is None else elected
+    lives = [timeline.life_of(other, since, until) for other in others]
+    killed = all(any(e.kind == "died" and e.fact.kind in DEATHS for e in life) for life in lives)
     return [SEPARATE] if others and killed else [ELIGIBLE]
-
-
-def _was_killed(timeline: Timeline, broker: str, since: int | None, until: int | None) -> bool:
-    """Whether a fault of the history ended a broker's process between two times, so that it did not shut down in order.
-
-    `until` None: at any time later.
-    """
-    life = timeline.life_of(broker, (since or 0) - 1, MAX_INT64 if until is None else until)
-    return any(e.kind == "died" and e.fact.kind in DEATHS for e in life)
 
 
 def last_down_first_up(timeline: Timeline, old: str | None, new: Term, lost: Lost) -> list[str]:

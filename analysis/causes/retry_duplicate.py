@@ -40,8 +40,6 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[R
 
 
 def _elections_between(timeline: Timeline, copies: Sequence[Record]) -> list[Fact]:
-    """The elections between the epochs of the copies."""
     epochs = [row["leader_epoch"] for row in copies if row["leader_epoch"] is not None]
-    if len(epochs) < 2 or epochs[0] == epochs[-1]:
-        return []
-    return [term.facts[0] for term in timeline.terms.values() if epochs[0] < term.epoch <= epochs[-1] and term.facts]
+    between = [term for term in timeline.terms.values() if epochs and epochs[0] < term.epoch <= epochs[-1]]
+    return [term.facts[0] for term in between if term.facts]

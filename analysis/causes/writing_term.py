@@ -209,21 +209,16 @@ def resumption_facts(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
     return [fact for fact in below if (fact.kind, fact.epoch) == ("begins", term.epoch)][:1]
 
 
-def resumed_below(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a term led again from at or below the records (`resumption_facts`)."""
-    return bool(resumption_facts(timeline, term, lost))
-
-
 def led_until(timeline: Timeline, term: Term, epoch: int) -> bool:
     """Whether the leader of a term also led in all known epochs after it up to this one."""
     led = [t for t in timeline.terms.values() if term.epoch <= t.epoch <= epoch]
     return epoch in timeline.terms and all(t.leader == term.leader and not t.has_conflict for t in led)
 
 
-def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether a leader began a term with the records of an earlier one, and lost them when it restarted in its term."""
-    is_below = (term.start or 0) > lost.last and bool(had_records(timeline, term.leader or "", lost))
-    return is_below and resumed_below(timeline, term, lost)
+def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
+    """The line in which a leader led on without records of an earlier term, with which it had begun; empty without."""
+    had_them = (term.start or 0) > lost.last and had_records(timeline, term.leader or "", lost)
+    return resumption_facts(timeline, term, lost) if had_them else []
 
 
 def missing_if_replaced_leader_wrote(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
