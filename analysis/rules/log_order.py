@@ -16,7 +16,7 @@ from ..replicas.leaders import epochs_with_two_leaders
 from ..replicas.missing_logs import COPY
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, is_of_copy, runs
 from ..wording import brokers, span
-from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding
+from .rule import Result, Row, Rule, Unknown, finding
 
 # A tail that a crash tore off, or that was preallocated: Kafka truncates it at the next start.
 HARMLESS = ("torn-tail", "zeros")
@@ -27,7 +27,6 @@ CORRUPT = ("crc", "magic", "length", "decode", "order")
     "epoch-order",
     group="replicas",
     summary="Leader epochs are out of order in a log",
-    in_jepsen=NO_BROKER_FILES,
     source=kip(101),
     needs=("batches",),
 ).judged_by_logs
@@ -115,7 +114,6 @@ def _batch_finding(logs: ReplicaLogs, sentence: str, row: Row, batch: str, *evid
     "checkpoint-order",
     group="replicas",
     summary="A broker's checkpoints contradict its log or each other",
-    in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
     needs=("batches", "checkpoints"),
     follows="offset",
@@ -241,7 +239,6 @@ def _receding_finding(logs: ReplicaLogs, before: Row, after: Row) -> Finding:
     "log-corruption",
     group="replicas",
     summary="A segment is damaged",
-    in_jepsen=NO_BROKER_FILES,
     source=MESSAGE_FORMAT,
     needs=("batches",),
     explained_as="misread",

@@ -24,7 +24,7 @@ from ..replicas.replica_logs import ReplicaLogs, is_of_copy, runs
 from ..replicas.resolved_outcomes import missing_leader_log
 from ..timelines.facts import MS, SECOND
 from ..wording import brokers, definite, short, span, utc_text
-from .rule import NO_BROKER_FILES, Result, Row, Rule, Unknown, finding, seconds, where
+from .rule import Result, Row, Rule, Unknown, finding, seconds, where
 
 # The coordinator looks for transactions beyond their timeout every 10 s, and repeats markers until they are written.
 GRACE_SECONDS = 30
@@ -45,7 +45,6 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "which aborts open transactions. read_committed consumers stop at its first record; the finding names what "
         "waits behind it."
     ),
-    in_jepsen=NO_BROKER_FILES,
     source=kip(890),
     needs=("transactional batches",),
     assumes=("clock", "replicas"),
@@ -257,7 +256,6 @@ def _hanging_finding(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction, pro
     "aborted-index",
     group="transactions",
     summary="A broker's index of aborted transactions lacks one of its log",
-    in_jepsen=NO_BROKER_FILES,
     source=kip(98),
     needs=("transactional batches",),
 ).judged_by
@@ -319,7 +317,6 @@ EXPIRATION_MS = 86_400_000  # producer.id.expiration.ms, unless configured
     "producer-epoch-order",
     group="transactions",
     summary="Producer epochs go back in a log",
-    in_jepsen=NO_BROKER_FILES,
     source=kip(98),
     needs=("batches",),
 ).judged_by_logs

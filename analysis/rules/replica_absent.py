@@ -21,14 +21,13 @@ from ..partitions.ranges import ranges_in
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot
 from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
 from ..wording import brokers, plural, quoted, span
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
+from .rule import Result, Rule, Unknown, finding
 
 
 @Rule(
     "acknowledged-absent",
     group="loss",
     summary="An acknowledged record is missing from all replicas, or from the leader",
-    in_jepsen=NO_BROKER_FILES,
     source=REPLICATION,
     needs=("logs", "acknowledged"),
     assumes=("partitions", "replicas"),

@@ -19,14 +19,13 @@ from ..extremes import greatest
 from ..replicas.missing_logs import MissingLog
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot, runs
 from ..wording import brokers, quoted, span
-from .rule import NO_BROKER_FILES, Result, Rule, Unknown, finding
+from .rule import Result, Rule, Unknown, finding
 
 
 @Rule(
     "replica-divergence",
     group="replicas",
     summary="Replicas hold different records at one offset",
-    in_jepsen=NO_BROKER_FILES,
     source=kip(101),
     needs=("batches",),
     assumes=("replicas",),

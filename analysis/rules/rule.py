@@ -199,9 +199,6 @@ def sends_of(p: Partition) -> pl.DataFrame:
 # of all replicas were collected.
 Assumed = Literal["values", "clock", "order", "process clock", "outcomes", "partitions", "invocations", "replicas"]
 
-NO_BROKER_FILES = "Not judged: they have no broker files."
-
-
 HEADINGS = {
     "breach": "Breach",
     "not_a_breach": "Not a breach",
@@ -225,7 +222,7 @@ class Rule:
     breach: str = ""  # these four texts are sections of the docstring of the function that judges, unless given here
     not_a_breach: str = ""
     unknown_when: str = "Only when the run's evidence is incomplete."
-    in_jepsen: str = "Not judged: Jepsen's checker has no such rule."
+    in_jepsen: str = ""  # empty if the rule does not judge them
     example: str = ""  # a history that breaks it, in the notation of `logjudge rules`; empty if brokers' files do
     needs_final: bool = False  # without final reads an absence of findings proves nothing
     assumes: tuple[Assumed, ...] = ()
@@ -264,7 +261,10 @@ class Rule:
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:
         """The heading and the text of each of its four parts, a line for each paragraph and each item of a list."""
-        return tuple((heading, getattr(self, name)) for name, heading in HEADINGS.items())
+        reason = "they have no broker files" if self.is_of_brokers else "Jepsen's checker has no such rule"
+        texts = {name: getattr(self, name) for name in HEADINGS}
+        texts["in_jepsen"] = texts["in_jepsen"] or f"Not judged: {reason}."
+        return tuple((heading, texts[name]) for name, heading in HEADINGS.items())
 
 
 def _texts_in(docstring: str | None) -> dict[str, Any]:

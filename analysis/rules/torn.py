@@ -13,7 +13,7 @@ from ..partitions.partition import Partition
 from ..replicas.resolved_outcomes import missing_leader_log
 from ..transactions.pieces import ABSENT, COMMITTED, MAX_PIECES, PIECES, is_comparable, pieces_of
 from ..wording import plural, short, some
-from .rule import NO_BROKER_FILES, MissingSetting, Result, Rule, Unknown
+from .rule import MissingSetting, Result, Rule, Unknown
 
 
 @Rule(
@@ -26,7 +26,6 @@ from .rule import NO_BROKER_FILES, MissingSetting, Result, Rule, Unknown
         "run.json does not set cleanup.policy, and acknowledged records are absent. "
         f"More than {MAX_PIECES:,} transactions of a partition differ from what their clients recorded."
     ),
-    in_jepsen=NO_BROKER_FILES,
     source=kip(98),
     needs=("transactions", "batches"),
     assumes=("values", "replicas"),
