@@ -8,7 +8,7 @@ stable.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -38,17 +38,9 @@ def partition_key(summary: dict[str, Any]) -> tuple[str, int, int]:
     return summary["topic"], summary["partition"], generation["number"] if generation else 0
 
 
-class Rank(NamedTuple):
-    """The sort key of a finding before its number of records."""
-
-    gravity: int  # of its severity; 0 is the gravest
-    is_consequence: bool  # of a loss
-    position: int  # of its rule
-
-
-def rank(rule: str, severity: str, is_consequence: bool = False) -> Rank:
-    """The rank of a finding of a rule."""
-    return Rank(_GRAVITY[severity], is_consequence, _POSITION[rule])
+def rank(rule: str, severity: str, is_consequence: bool = False) -> tuple[int, bool, int]:
+    """The sort key of a finding before its number of records: by its severity, then consequences last, then by rule."""
+    return _GRAVITY[severity], is_consequence, _POSITION[rule]
 
 
 def by_rule() -> pl.Expr:

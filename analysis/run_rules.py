@@ -80,8 +80,8 @@ def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> Ru
 
     `found` are the cycles between its transactions (find_cycles).
     """
-    judged = judge_cycles(found, settings)
+    findings, missing = judge_cycles(found, settings)
     rules = settings.rules or RULES
-    chosen = [(finding, drawing) for finding, drawing in judged.findings if finding.rule in rules]
+    chosen = [(finding, drawing) for finding, drawing in findings if finding.rule in rules]
     numbered = [(_with_id(finding, number, settings), drawing) for number, (finding, drawing) in enumerate(chosen)]
-    return of_run(numbered, [[rule, setting] for rule, setting in judged.missing_settings if rule in rules])
+    return of_run(numbered, [[rule, setting] for rule, setting in missing if rule in rules])

@@ -38,16 +38,6 @@ LOGS = ("records", "batches", "segments")
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
 
-class Generations(NamedTuple):
-    """A partition in parts, one for each generation of its topic.
-
-    `if_deleted`: the parts if deletions of unknown outcome took effect; empty if all deletions are certain.
-    """
-
-    parts: list[Part]
-    if_deleted: list[Part]
-
-
 class Recorded(NamedTuple):
     """What is recorded of a partition: its own tables, and what all partitions share."""
 
@@ -60,16 +50,19 @@ class Recorded(NamedTuple):
         return (ms - (self.common.settings.started_ms or 0)) * MS
 
 
-def parts_of(recorded: Recorded) -> Generations | None:
-    """The parts of a partition; None: no deletion of its topic is recorded."""
+def parts_of(recorded: Recorded) -> tuple[list[Part], list[Part]] | None:
+    """The parts of a partition, one for each generation of its topic; None: no deletion of the topic is recorded.
+
+    The second list has the parts if deletions of unknown outcome took effect. It is empty if all are certain.
+    """
     found = _generations(recorded)
     if not _has_deletion(found):
         return None
     found = _with_unrecorded(found, recorded.tables)
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
-        return Generations(_parts(recorded, found), [])
-    return Generations(_parts(recorded, certain), _parts(recorded, found))
+        return _parts(recorded, found), []
+    return _parts(recorded, certain), _parts(recorded, found)
 
 
 def topics_with_deletions(topics: Iterable[str], common: Common) -> set[str]:

@@ -7,7 +7,6 @@ young records, and segments that were removed by hand move the log start, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -108,16 +107,11 @@ def record_times(p: Observations, sends: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([times, unstamped.join(times, on="offset", how="anti")])
 
 
-class _TypeSpan(NamedTuple):
-    """A span of time (ns) in which the topic had one type of timestamps."""
+def _type_spans(p: Observations) -> list[tuple[int, int, bool | None]]:
+    """From when until when (ns) the topic had LogAppendTime or not; None: it may have had either type of timestamps.
 
-    since: int
-    until: int
-    is_append_time: bool | None  # None: it may have had either type
-
-
-def _type_spans(p: Observations) -> list[_TypeSpan]:
-    """The topic's types in order of time: run.json has the type of one moment, the metadata log its changes."""
+    run.json has the type of one moment, the metadata log its changes.
+    """
     changes = [one for one in p.timeline.settings if one.name == TIMESTAMP_TYPE] if p.timeline is not None else []
     values = [str(p.settings.topic(p.topic).get(TIMESTAMP_TYPE, "")).lower(), *(one.value for one in changes)]
     types: list[bool | None] = [value == APPEND_TIME for value in values]
@@ -125,8 +119,8 @@ def _type_spans(p: Observations) -> list[_TypeSpan]:
         types[0] = None  # run.json may have the type after the change
     times = [one.fact.time for one in changes if one.fact.time is not None]
     if len(times) < len(changes):
-        return [_TypeSpan(MIN_INT64, MAX_INT64, None)]
-    return [_TypeSpan(*span) for span in zip([MIN_INT64, *times], [*times, MAX_INT64], types, strict=True)]
+        return [(MIN_INT64, MAX_INT64, None)]
+    return [*zip([MIN_INT64, *times], [*times, MAX_INT64], types, strict=True)]
 
 
 def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
@@ -138,7 +132,7 @@ def _is_append_time(p: Observations, sends: pl.DataFrame) -> pl.Series:
     until = pl.col("completed").fill_null(MAX_INT64).clip(MIN_INT64, MAX_INT64) + SLACK_MS * MS
 
     def may_be(type_: bool) -> pl.Expr:
-        spans = [span for span in _type_spans(p) if span.is_append_time in (type_, None)]
-        return pl.any_horizontal(pl.lit(False), *((since < span.until) & (until >= span.since) for span in spans))
+        spans = [(begun, ended) for begun, ended, is_append_time in _type_spans(p) if is_append_time in (type_, None)]
+        return pl.any_horizontal(pl.lit(False), *((since < ended) & (until >= begun) for begun, ended in spans))
 
     return sends.select(pl.when(may_be(True) != may_be(False)).then(may_be(True))).to_series()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -214,35 +215,23 @@ def _resolve_deletions(found: list[TopicGeneration], final: str | None, copied: 
     return out
 
 
-class _SeenId(NamedTuple):
-    """A topic id, and the times (ns) of the first and the last copy with it."""
-
-    topic_id: str
-    first: int
-    last: int
-
-
 def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) -> list[TopicGeneration]:
     """One generation for each topic id of the copies, if no other source records a deletion.
 
     The deletion was between the copies. An undated snapshot was copied at some time before the end.
     """
-    seen: list[_SeenId] = []
+    seen: dict[str, list[int]] = {}  # topic id -> the times (ns) of the copies with it, in order
     for time, copy in sorted(((MIN_INT64 if copy.time is None else copy.time), copy) for copy in copies):
-        known = next((number for number, one in enumerate(seen) if same_id(one.topic_id, copy.topic_id)), None)
-        if known is None:
-            seen.append(_SeenId(copy.topic_id, time, time))
-        else:
-            seen[known] = seen[known]._replace(last=time)
+        known = next((one for one in seen if same_id(one, copy.topic_id)), copy.topic_id)
+        seen.setdefault(known, []).append(time)
     if len(seen) < 2:
         return [first]
-    out = []
-    created = first.created
-    for one, later in zip(seen, [*seen[1:], None], strict=True):
-        deleted = None if later is None else Span(min(one.last, later.first), max(one.last, later.first))
-        out.append(TopicGeneration(created=created, deleted=deleted, topic_id=one.topic_id))
-        created = deleted
-    return out
+    between = [sorted((one[-1], later[0])) for one, later in pairwise(seen.values())]
+    changes = [first.created, *(Span(*times) for times in between), None]
+    return [
+        TopicGeneration(created=created, deleted=deleted, topic_id=topic_id)
+        for topic_id, (created, deleted) in zip(seen, pairwise(changes), strict=True)
+    ]
 
 
 def existing_at(found: Sequence[TopicGeneration], time: int) -> int | None:

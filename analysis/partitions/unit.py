@@ -48,8 +48,8 @@ def _native_partitions(
     observed = {name: whole.get(name, no_rows(without_key(schema))) for name, schema in OBSERVED.items()}
     beside_logs: dict[str, Any] = {field: whole[name] for name, field in BESIDE_LOGS.items() if name in whole}
     whole = {name: frame for name, frame in whole.items() if name not in BESIDE_LOGS} | observed
-    generations = parts_of(Recorded(topic, whole, common))
-    if generations is None:
+    parts = parts_of(Recorded(topic, whole, common))
+    if parts is None:
         yield _native(topic, partition, whole, common, **beside_logs)
         return
 
@@ -59,8 +59,9 @@ def _native_partitions(
         about |= since_creation(beside_logs, part.generation, common.settings)
         return _native(topic, partition, part.tables, own, **about)
 
-    if_deleted = [of_part(part) for part in generations.if_deleted]
-    for part in generations.parts:
+    certain, uncertain = parts
+    if_deleted = list(map(of_part, uncertain))
+    for part in certain:
         yield of_part(part, if_deleted)
 
 

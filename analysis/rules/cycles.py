@@ -102,14 +102,6 @@ CyclesByType = Mapping[str, Cycles]
 Drawing = dict[str, Any]  # what plots/cycles.py draws: operations and steps
 
 
-@dataclass(frozen=True)
-class CyclesJudged:
-    """The reports of this module's rules on a run."""
-
-    findings: tuple[tuple[Finding, Drawing], ...] = ()
-    missing_settings: tuple[tuple[str, str], ...] = ()  # of each rule
-
-
 class Search(NamedTuple):
     """The dependencies to search for cycles, and the number of components of each type to return."""
 
@@ -145,12 +137,14 @@ def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, Cyc
     return found
 
 
-def judge_cycles(found: Mapping[str, CyclesByType], settings: Settings) -> CyclesJudged:
-    """The findings of what `find_cycles` found, and the settings that are missing to judge the rest."""
+def judge_cycles(
+    found: Mapping[str, CyclesByType], settings: Settings
+) -> tuple[list[tuple[Finding, Drawing]], list[tuple[str, str]]]:
+    """The findings of what `find_cycles` found, and by rule the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
         in_words = partial(CycleInWords, in_jepsen=True)
-        return CyclesJudged(tuple(findings_of_cycles(found["all"], severity, in_words=in_words)))
+        return [*findings_of_cycles(found["all"], severity, in_words)], []
     missing = []
     for name, cycles in found["unless uncommitted"].items():
         readers = {step.row["target_process"] for cycle in cycles.shortest for step in _reads(cycle)}
@@ -167,7 +161,7 @@ def judge_cycles(found: Mapping[str, CyclesByType], settings: Settings) -> Cycle
 
     violations = findings_of_cycles(found["committed"], dict.fromkeys(TYPES, "violation"))
     allowed = findings_of_cycles(permitted, dict.fromkeys(TYPES, "permitted"), with_reason)
-    return CyclesJudged((*violations, *allowed), tuple(missing))
+    return [*violations, *allowed], missing
 
 
 def _levels(settings: Settings) -> dict[str, str]:
