@@ -11,22 +11,24 @@ from typing import Any
 
 import pytest
 from combined_corpus import JudgedRun
+from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.verdict.consequences import accept_consequences, link_consequences
 from logjudge.analysis.wording import brokers, plural
+from logjudge.histories.settings import Settings
 from logjudge.histories.tables import Finding
 from notation import Event, History, judge, parse
 
+EMPTY = Partition("x", 0, Settings(config={"format": 1}))  # without operations
 UNCLEAN = "p:a@0 p:b@1 p:e@2 c:<a@0,b@1,e@2 nemesis:kill q:x@1 c:<x@1 final:<a@0,x@1"
 
 
 def _wrote(event: Event) -> list[Event]:
-    steps = event.get("ops", [event])
-    return [step for step in steps if step["f"] == "send"]
+    return [step for step in event.get("ops", [event]) if step["f"] == "send"]
 
 
 def _read(event: Event) -> list[Event]:
-    steps = event.get("ops", [event])
-    return [record for step in steps if step["f"] in ("poll", "handle") for record in step.get("records", [])]
+    steps = (step for step in event.get("ops", [event]) if step["f"] in ("poll", "handle"))
+    return [record for step in steps for record in step.get("records", [])]
 
 
 def _is(record: Event, value: str) -> bool:
@@ -164,7 +166,7 @@ def test_thousands_of_scattered_losses_are_linked_in_linear_time() -> None:
         for place in offsets
     ]
     began = time.process_time()
-    linked = accept_consequences(link_consequences(findings))
+    linked = accept_consequences(link_consequences(findings, EMPTY), EMPTY)
     assert time.process_time() - began < 5
     assert linked[-1].related == ["lost-write/299900"]
     assert {finding.severity for finding in linked} == {"permitted"}
@@ -292,20 +294,17 @@ def test_brokers_findings_are_permitted_as_far_as_they_concern_a_permitted_loss(
         rule, "", **place, id="it", first_offset=first, last_offset=last, count=len(values), values=values,
         related=["loss"],
     )  # fmt: skip
-    assert [one.severity for one in accept_consequences([loss, it])] == ["permitted", severity]
+    assert [one.severity for one in accept_consequences([loss, it], EMPTY)] == ["permitted", severity]
     breaches = [replace(loss, severity="violation"), it]
-    assert accept_consequences(breaches) == breaches
+    assert accept_consequences(breaches, EMPTY) == breaches
 
 
 @pytest.mark.parametrize(("values", "severity"), [(["b"], "permitted"), (["b", "e"], "violation"), ([], "violation")])
 def test_a_divergence_may_span_unacknowledged_records_beside_the_loss(values: list[str], severity: str) -> None:
     place: dict[str, Any] = {"topic": "x", "partition": 0, "last_offset": 4}
-    loss = Finding(
-        "lost-write", "", "x", 0, id="loss", severity="permitted", first_offset=2, last_offset=2, values=["b"],
-        related=["it"],
-    )  # fmt: skip
+    loss = Finding("lost-write", "", "x", 0, "permitted", 2, 2, values=["b"], id="loss", related=["it"])
     it = Finding("replica-divergence", "", **place, id="it", first_offset=1, count=4, values=values, related=["loss"])
-    assert [one.severity for one in accept_consequences([loss, it])] == ["permitted", severity]
+    assert [one.severity for one in accept_consequences([loss, it], EMPTY)] == ["permitted", severity]
 
 
 def test_a_consequence_of_a_permitted_loss_and_of_a_breach_is_a_breach() -> None:
@@ -315,8 +314,8 @@ def test_a_consequence_of_a_permitted_loss_and_of_a_breach_is_a_breach() -> None
     breach = Finding("lost-write", "", **place, id="other", first_offset=9, last_offset=9, values=["z"])
     it = Finding("realtime-order", "", **place, id="it", first_offset=1, last_offset=1, values=["a"])
     of_one, of_both = replace(it, related=["one"]), replace(it, related=["one", "other"])
-    assert accept_consequences([permitted, breach, of_one])[-1].severity == "permitted"
-    assert accept_consequences([permitted, breach, of_both])[-1].severity == "violation"
+    found = [accept_consequences([permitted, breach, one], EMPTY)[-1] for one in (of_one, of_both)]
+    assert [one.severity for one in found] == ["permitted", "violation"]
 
 
 def test_the_first_commit_beyond_a_missed_record_proves_the_loss(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def with_configured_severity(finding: Finding, settings: Settings) -> Finding:
     return replace(finding, severity="permitted" if is_accepted else severity, is_accepted=is_accepted)
 
 
-def link_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
+def link_consequences(findings: list[Finding], p: Partition) -> list[Finding]:
     """The findings with `related` filled in. It links a loss and its consequences, and adjacent losses of one event, in
     both directions. If only the brokers' logs show the loss, its consequences are related to the acknowledged-absent
     finding. `p` identifies unacknowledged copies that vanished with a loss. Records that wait unseen behind an open
@@ -90,12 +90,12 @@ def _behind_open_transactions(findings: list[Finding]) -> list[Finding]:
     return [replace(one, related=of(one)) if one.rule == "unseen" else one for one in findings]
 
 
-def accept_consequences(findings: list[Finding], p: Partition | None = None) -> list[Finding]:
+def accept_consequences(findings: list[Finding], p: Partition) -> list[Finding]:
     """The findings. A consequence becomes permitted if it is only related to permitted losses and only concerns their
     records.
 
     A truncation also removes records that were never acknowledged. Their absence is no loss, and its consequences are
-    no breach. `p` identifies these records; without `p` there are none.
+    no breach. `p` identifies these records.
     """
     losses = [finding for finding in findings if finding.rule == "lost-write"]
     permitted = {loss.id: loss for loss in losses if loss.severity == "permitted"}
@@ -154,7 +154,7 @@ class _Accepted(NamedTuple):
         return _Accepted(values, sum(loss.count for loss in losses), _ByOffset.of(losses))
 
 
-def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition | None) -> dict[str, list[Finding]]:
+def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition) -> dict[str, list[Finding]]:
     """The losses that also removed a finding's witness (an unacknowledged copy of a record that is not lost).
 
     The witness is the first value of the finding, at an offset behind the finding. An inconsistent-offsets finding that
@@ -164,8 +164,8 @@ def _replaced_witnesses(findings: list[Finding], losses: _ByOffset, p: Partition
     lost = {value for finding in findings if finding.rule == "lost-write" for value in finding.values}
     seen = [one for one in findings if RULES[one.rule].follows == "value" and not lost.issuperset(one.values[:1])]
     replaced = [(one, losses.overlapping(one)) for one in findings if one.rule == "inconsistent-offsets"]
-    end = p.final.end if p is not None and p.final is not None and p.final.complete else MAX_INT64
-    if p is None or not seen or (not replaced and end == MAX_INT64):
+    end = p.final.end if p.final is not None and p.final.complete else MAX_INT64
+    if not seen or (not replaced and end == MAX_INT64):
         return {}
     copies = p.entries.filter(~pl.col("sent_ok"), pl.col("value").is_in({finding.values[0] for finding in seen}))
     witnesses = {}
@@ -189,10 +189,7 @@ class _Unacknowledged(NamedTuple):
     entries: pl.DataFrame  # offset, value, is_unacknowledged; sorted by offset
 
     @staticmethod
-    def of(p: Partition | None) -> _Unacknowledged:
-        if p is None:
-            schema = {"offset": pl.Int64, "value": pl.String, "is_unacknowledged": pl.Boolean}
-            return _Unacknowledged(frozenset(), pl.DataFrame(schema=schema))
+    def of(p: Partition) -> _Unacknowledged:
         named = p.sends.filter(pl.col("value").is_not_null())
         values = frozenset(named["value"]) - frozenset(named.filter("acknowledged")["value"])
         acknowledged = p.entries.filter("sent_ok")["value"]

@@ -135,7 +135,8 @@ def test_a_loss_elsewhere_leaves_records_that_wait_behind_an_open_transaction_li
         Finding(rule, "", "x", 0, "violation", first, first, values=values, id=rule)
         for rule, (first, values) in found.items()
     ]
-    linked = {finding.id: finding.related for finding in link_consequences(findings)}
+    p = Partition("x", 0, Settings(config={"format": 1}))
+    linked = {one.id: one.related for one in link_consequences(findings, p)}
     assert linked == {"lost-write": [], "unseen": ["hanging-transaction"], "hanging-transaction": []}
 
 
