@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -103,17 +103,17 @@ def heat(
 
     Losses count at the acknowledgement of the lost records, other findings at their last evidence.
     """
-    cells: dict[tuple[str, str], Counter[int]] = {}
+    cells: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     acked = acknowledged.filter("lost").select("value", "acked")
     for severity in SEVERITIES:
         losses = [finding for finding in findings if finding.rule == "lost-write" and finding.severity == severity]
         if losses:
             times_lost = acked.filter(pl.col("value").is_in(values_of("lost-write", losses).implode()))["acked"]
-            _add(cells, losses[0], bins.of(times_lost.to_numpy()).tolist())
+            cells["lost-write", severity].update(bins.of(times_lost.to_numpy()).tolist())
     others = [finding for finding in findings if finding.rule != "lost-write" and finding.id in times]
     when = bins.of(np.array([times[finding.id][1] for finding in others], np.int64)).tolist()
     for finding, number in zip(others, when, strict=True):
-        _add(cells, finding, [number], finding.count)
+        cells[finding.rule, finding.severity][number] += finding.count
     accepted = {(finding.rule, finding.severity) for finding in findings if finding.is_accepted}
     rows = sorted(cells.items(), key=lambda item: rank(*item[0]))
     return [
@@ -126,12 +126,6 @@ def heat(
         }
         for (rule, severity), records in rows
     ]
-
-
-def _add(cells: dict[tuple[str, str], Counter[int]], finding: Finding, numbers: list[int], each: int = 1) -> None:
-    records = cells.setdefault((finding.rule, finding.severity), Counter())
-    for number in numbers:
-        records[number] += each
 
 
 def with_times(

@@ -62,14 +62,9 @@ def _by_coordinator(p: Partition, group: Group) -> list[list[Any]]:
     assigned_at = -1
     rows = group_evidence(p).filter(pl.col("dated").is_not_null(), group=group.id)
     for kind, at, member, generation, time in rows.select("kind", "at", "member", "generation", "dated").iter_rows():
-        ended: list[str] = []
-        if kind == "released":
-            ended = [member]
-        elif kind == "assigned" and at != assigned_at:
-            ended = list(now)
-        for name in ended:
-            if name in now:
-                now.pop(name)[3] = time
+        ended = {member} if kind == "released" else {*now} if kind == "assigned" and at != assigned_at else set()
+        for name in ended.intersection(now):
+            now.pop(name)[3] = time
         assigned_at = at if kind == "assigned" else assigned_at
         if kind in ("assigned", "owned") and member not in now:
             now[member] = [str(member)[:48], generation, time, None, False]

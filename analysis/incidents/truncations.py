@@ -257,13 +257,13 @@ def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, i
     logs = timeline.replica_logs
     last = logs.batches.filter(logs.is_of_leader)
     terms = [t for t in timeline.terms.values() if t.leader == cut.broker and not t.has_conflict]
-    led = dated(terms, until=cut.when)
-    within = {t.start: t.epoch for t in led if t.start is not None and cut.end <= t.start < end}
-    has_offset = [(pl.col("base_offset") <= start) & (pl.col("last_offset") >= start) for start in within]
-    older = [
-        last.filter(at, pl.col("leader_epoch") < epoch) for at, epoch in zip(has_offset, within.values(), strict=True)
-    ]
-    return {start: epoch for (start, epoch), rows in zip(within.items(), older, strict=True) if len(rows)}
+    led = [(t.start, t.epoch) for t in dated(terms, until=cut.when) if t.start is not None and cut.end <= t.start < end]
+
+    def has_older(start: int, epoch: int) -> bool:
+        holds = pl.lit(start).is_between("base_offset", "last_offset") & (pl.col("leader_epoch") < epoch)
+        return last.filter(holds).height > 0
+
+    return {start: epoch for start, epoch in led if has_older(start, epoch)}
 
 
 def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:

@@ -71,11 +71,9 @@ def _ended_at(timeline: Timeline, brokers: pl.Series, end: int) -> int:
 
     Each broker reported its log end when it loaded the log, truncated it or began to follow.
     """
-    times = dict.fromkeys(brokers, MIN_INT64)
-    for one in timeline.ends:
-        if one.kind in REPORTED_ENDS and one.end <= end and one.time is not None and one.broker in times:
-            times[one.broker] = max(times[one.broker], one.time)
-    return min(times.values(), default=MIN_INT64)
+    reported = (timeline.dated_ends(broker, *REPORTED_ENDS) for broker in brokers)
+    times = (max((one.when for one in own if one.end <= end), default=MIN_INT64) for own in reported)
+    return min(times, default=MIN_INT64)
 
 
 def _newer_than(p: Partition, logs: ReplicaLogs, timeline: Timeline, held: pl.Series) -> int:
@@ -144,9 +142,9 @@ def _proof_by_snapshot(logs: ReplicaLogs, timeline: Timeline, broker: str, end: 
 
 def _may_have_lost_records(timeline: Timeline, broker: str, since: int) -> bool:
     """Whether a crash or a change of the disk since then (ns) may have cut the broker's log."""
-    deaths = [event.time for event in timeline.events if event.broker == broker and event.kind == "died"]
+    deaths = [event.time for event in timeline.died(broker)]
     kinds = (*DEATHS, *DISK_FAULTS)
-    faults = [fault.completed for fault in timeline.faults if broker in fault.nodes and fault.kind in kinds]
+    faults = [fault.completed for fault, _ in timeline.faults_and_heals(broker) if fault.kind in kinds]
     return any(time is None or time >= since for time in (*deaths, *faults))
 
 

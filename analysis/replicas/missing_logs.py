@@ -77,7 +77,7 @@ def missing_logs(
     replicas: Sequence[str],
     may_have_gaps: bool,
     reported_empty: Collection[tuple[str, str]],
-    is_optional: bool = False,
+    is_optional: bool,
 ) -> tuple[MissingLog, ...]:
     """The copies that are missing, wholly or in part. `may_have_gaps`: compaction may have removed whole segments.
     `is_optional`: a copy without any file is not missing.

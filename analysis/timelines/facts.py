@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Locate
+from ...histories.tables import MAX_INT64, MIN_INT64, Locate
 from ..replicas.replica_logs import ReplicaLogs
 
 SECOND, MS = 1_000_000_000, 1_000_000  # ns
@@ -70,10 +70,6 @@ class Fact(Dated):
             return self.kind, self.isr
         kind = "started" if self.kind == RESTART else self.kind
         return kind, self.epoch, self.broker, self.offset, self.snapshot
-
-    def evidence(self) -> Evidence:
-        """The sentence and source of this fact, for a finding; times and `also` are left out."""
-        return Evidence(self.sentence, self.place, self.source, self.line, self.byte)
 
     def record(self) -> dict[str, Any]:
         """The fact as JSON values: its sentence, time (ns) and source, and the fields of ABOUT that are set.

@@ -137,7 +137,6 @@ def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataF
 
 
 def _blocks_of(judged: Judged, settings: Settings) -> Iterator[Row]:
-    """The blocks of a judged partition."""
     yield from _results(to_frame(judged.findings), judged.summaries)
     if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
         findings, record = judge_whole_run(find_cycles(pl.concat(judged.dependencies), settings), settings)

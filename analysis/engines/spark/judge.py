@@ -242,10 +242,7 @@ class _StageWatcher:
 
 
 def map_payloads(
-    judge: Callable[[bytes], bytes],
-    payloads: Iterable[bytes],
-    session: SparkSession,
-    progress: Progress = lambda *_: None,
+    judge: Callable[[bytes], bytes], payloads: Iterable[bytes], session: SparkSession, progress: Progress
 ) -> Iterable[bytes]:
     """`judge` of each payload where the session's tasks run, a task each; results in any order."""
     rows = [{"number": number, "payload": payload} for number, payload in enumerate(payloads)]
