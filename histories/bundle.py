@@ -16,6 +16,7 @@ from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.log_names import ARCHIVE
 from .evidence.parts import Part
 from .files import (
+    COMPRESSION,
     PARQUET_MAGIC,
     SPLIT_BYTES,
     Split,
@@ -75,6 +76,13 @@ class Run:
     def with_settings(self, **changed: Any) -> Run:
         """The run with these settings changed."""
         return replace(self, settings=replace(self.settings, **changed))
+
+    @cached_property
+    def expanded_bytes(self) -> int:
+        """The bytes of the run's files, about, if none were compressed."""
+        is_packed = any(split.compression or split.reader == "parquet" for split in self.splits)
+        evidence = sum((part.end or 0) - part.start for part in self.evidence)
+        return self.bytes * (COMPRESSION if is_packed else 1) + evidence
 
     @cached_property
     def shown(self) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from .errors import NO_PERMISSION, NO_SUCH_FILE, InputError
 
+COMPRESSION = 10  # of histories, about
 BLOCK_BYTES = 16 << 20  # a block takes ten times its size while it is parsed; smaller ones take more time
 SPLIT_BYTES = 32 << 20
 MIN_SHARED_BYTES = 1 << 20  # of a compressed file; a smaller one is parsed where it is decompressed

@@ -7,6 +7,7 @@ import gzip
 import random
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -18,14 +19,15 @@ import polars as pl
 import pytest
 import zstandard
 from combined_corpus import BREAKING, SOUND, JudgedRun, combine, judge_combined
-from logjudge.analysis import kernel
+from logjudge.analysis import kernel, stages
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import blocks as spark_blocks
 from logjudge.analysis.engines.spark import text_blocks
+from logjudge.analysis.engines.threads import is_in_pool
 from logjudge.analysis.results import Results
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
-from logjudge.histories.bundle import open_run
+from logjudge.histories.bundle import Run, open_run
 from logjudge.histories.files import blocks
 from notation import History, parse
 
@@ -90,13 +92,45 @@ def test_one_task_judges_more_on_one_machine(monkeypatch: pytest.MonkeyPatch) ->
     from logjudge.analysis.engines.spark import is_judged_here, judge, whole_run
 
     run = open_run(EXAMPLE)
-    size = judge.expanded_bytes(run)
+    size = run.expanded_bytes
     monkeypatch.setattr(whole_run, "MAX_BYTES", size - 1)
     for limit, fits in ((size, True), (size - 1, False)):
         monkeypatch.setattr(judge, "MAX_BYTES_HERE", limit)
         assert is_judged_here(run) == fits
         assert not is_judged_here(run.with_settings(dialect="elle-append"))
         assert not judge.is_whole(run, size)
+
+
+@pytest.mark.usefixtures("judged_anew")
+def test_a_small_run_is_judged_on_one_thread_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, places = open_run(EXAMPLE), []
+
+    def read_split(*arguments: Any) -> Any:
+        places.append((threading.get_ident(), is_in_pool()))
+        return stages.read_split(*arguments)
+
+    monkeypatch.setattr(local, "read_split", read_split)
+    monkeypatch.setattr(local, "on_all_cores", lambda work, items: map(work, items))
+    monkeypatch.setattr(local, "SMALL_BYTES", run.expanded_bytes)
+    small = local.judge_run(run)
+    monkeypatch.setattr(local, "SMALL_BYTES", run.expanded_bytes - 1)
+    assert local.judge_run(run).findings().equals(small.findings())
+    (thread, in_pool), (own, outside) = places
+    assert (in_pool, outside) == (True, False)
+    assert thread != own == threading.get_ident()
+
+
+def test_a_task_of_a_whole_run_knows_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of batches of small partitions follows from it."""
+    from logjudge.analysis.engines.spark import plan, whole_run
+
+    judged: list[Run] = []
+    results = local.judge_run(open_run(EXAMPLE))
+    monkeypatch.setattr(local, "judge_run", lambda run: [judged.append(run), results][1])
+    run = open_run(EXAMPLE)
+    tasks = whole_run.pa.RecordBatch.from_pylist(plan.tasks_of(run))
+    list(whole_run._judge(run.settings, run.bytes, iter([tasks])))
+    assert (judged[0].bytes, judged[0].expanded_bytes) == (run.bytes, run.expanded_bytes)
 
 
 def test_a_task_reports_its_progress_in_a_file(tmp_path: Path) -> None:

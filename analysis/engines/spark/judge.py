@@ -27,7 +27,6 @@ from .driver_files import driver_folder, shorten_shutdown
 from .frames import with_splits
 from .plan import INVISIBLE, plan, tasks_of
 from .session import context_of, is_cluster, size_of_frame, size_shuffles
-from .text_blocks import COMPRESSION
 from .transactions import judge_transactions
 from .whole_run import MAX_BYTES_HERE, is_whole, judge_in_one_task, plan_whole, read_progress
 
@@ -48,7 +47,7 @@ def judge_run(
     Raises InputError, ClusterError.
     """
     context = context_of(session)
-    if context is not None and not is_cluster(session) and events is None and is_whole(run, expanded_bytes(run)):
+    if context is not None and not is_cluster(session) and events is None and is_whole(run, run.expanded_bytes):
         return judge_here(run, context, progress)
     results = _empty_results(run)
     if run.splits or run.evidence or events is not None:
@@ -67,7 +66,7 @@ def judge_run(
                 progress("Spark is judging", stage.numCompletedTasks, stage.numTasks, "tasks")
 
         progress("Spark is reading", 0, tasks)
-        size = expanded_bytes(run) if events is None else size_of_frame(events)
+        size = run.expanded_bytes if events is None else size_of_frame(events)
         size_shuffles(session, size)
         with _StageWatcher(context, report), run_errors(run):
             # Not toLocalIterator: it judges one partition after the other.
@@ -185,20 +184,13 @@ def is_judged_here(run: Run) -> bool:
 
     A large history of transactions on lists or registers needs too much memory for that.
     """
-    size = expanded_bytes(run)
+    size = run.expanded_bytes
     return is_whole(run, size) or (size <= MAX_BYTES_HERE and run.settings.dialect not in DIALECTS)
 
 
 def needs_no_spark(run: Run) -> bool:
     """Whether a run of transactions is judged in this process: Spark takes four times as long on two cores."""
-    return run.settings.dialect in DIALECTS and not run.uri and expanded_bytes(run) <= TRANSACTIONS_BYTES
-
-
-def expanded_bytes(run: Run) -> int:
-    """The bytes of the run's files, about, if none were compressed."""
-    is_packed = any(split.compression or split.reader == "parquet" for split in run.splits)
-    evidence = sum((part.end or 0) - part.start for part in run.evidence)
-    return run.bytes * (COMPRESSION if is_packed else 1) + evidence
+    return run.settings.dialect in DIALECTS and not run.uri and run.expanded_bytes <= TRANSACTIONS_BYTES
 
 
 def _refuse_invisible_files(run: Run, error: Exception) -> None:

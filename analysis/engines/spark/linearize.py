@@ -50,7 +50,7 @@ from ...linearizability.linearize import Judgement, Request, judge_operations
 from ...linearizability.minimal import Minimal, minimal_failure
 from ...linearizability.user_model import load_model, model_for
 from .buckets import Payloads, Row, by_bucket, read_splits
-from .judge import expanded_bytes, run_errors
+from .judge import run_errors
 from .plan import store
 from .remote import UNSPLIT, open_file
 from .session import shuffle_tasks, size_shuffles
@@ -82,7 +82,7 @@ def judge_file(
     check_format(format_name)
     with ExitStack() as stored:
         run, head = _open(session, path, format_name, SPLIT_BYTES)
-        size_shuffles(session, expanded_bytes(run))
+        size_shuffles(session, run.expanded_bytes)
         with run_errors(run):
             history = _SplitHistory(session, run, path, request, _has_keys_in_values(run, head), stored)
             if history.may_be_cut():
@@ -132,7 +132,7 @@ class _SplitHistory:
     ) -> None:
         self.session, self.run, self.source, self.request = session, run, source, request
         self.splits_pairs, self.stored = splits_pairs, stored
-        self.buckets = max(shuffle_tasks(session), -(-expanded_bytes(run) // BUCKET_BYTES))
+        self.buckets = max(shuffle_tasks(session), -(-run.expanded_bytes // BUCKET_BYTES))
         self.rows = store(self._read(None), stored)
         self.reports = sorted(_collect(self.rows, "report"), key=itemgetter("split"))
         self.functions = {f for report in self.reports for f in report["functions"]}

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ....histories.bundle import Run
 from ....histories.evidence.parts import NOT_READ, Part
-from ....histories.files import SPLIT_BYTES, Split
+from ....histories.files import COMPRESSION, SPLIT_BYTES, Split
 from ....histories.pairing import PLACED_EVENTS
 from ....histories.settings import Settings
 from ...batches import Unit, batches_of
@@ -223,7 +223,7 @@ def tasks_of(run: Run) -> list[dict[str, Any]]:
 
 def _items_of(run: Run) -> Iterator[tuple[str, dict[str, Any], int]]:
     """Kind, fields and bytes of each split and each part of brokers' files. A split of text fills a task."""
-    row_group_bytes = min(text_blocks.COMPRESSION * run.bytes // max(1, len(run.splits)), SPLIT_BYTES)
+    row_group_bytes = min(COMPRESSION * run.bytes // max(1, len(run.splits)), SPLIT_BYTES)
     for split in run.splits:
         fields = asdict(replace(split, path=str(Path(split.path).absolute())))
         size = row_group_bytes if split.reader == "parquet" else SPLIT_BYTES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ....histories.files import SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
+from ....histories.files import COMPRESSION, SPLIT_BYTES, TEXT_BLOCK_BYTES, Block, Split, blocks
 from ....histories.settings import Settings
 from ...stages import read_block
 from .blocks import BLOCK, Batches, blocks_of_parts, first_number, rows_in, schema_of, to_batches
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # A block of a split (JSON). `data` is compressed; `size` is its uncompressed size in bytes.
 TEXT_BLOCK = "split string, task int, block int, first_line long, damage string, size long, data binary"
 _SCHEMA = schema_of(TEXT_BLOCK)
-COMPRESSION = 10  # approximate compression ratio of histories
 _CODEC = "zstd"
 
 

@@ -42,8 +42,8 @@ def judge_in_one_task(context: SparkContext, run: Run, progress_file: Path) -> I
 
     The task writes its progress to the file (`read_progress`), as accumulators reach the driver when a task ends.
     """
-    tasks = context.parallelize([tasks_of(run)], 1)
-    blocks: list[Block] = tasks.flatMap(partial(_blocks, run.settings, progress_file=progress_file)).collect()
+    judge = partial(_blocks, run.settings, run.bytes, progress_file=progress_file)
+    blocks: list[Block] = context.parallelize([tasks_of(run)], 1).flatMap(judge).collect()
     return blocks
 
 
@@ -69,15 +69,18 @@ def _write_progress(file: Path) -> Progress:
 def plan_whole(session: SparkSession, run: Run) -> DataFrame:
     """The same for a cluster: code is sent to workers for tasks of a session alone, and Connect has no context."""
     rows = session.createDataFrame(pa.Table.from_pylist(tasks_of(run)))
-    return rows.coalesce(1).mapInArrow(partial(_judge, run.settings), BLOCK)
+    return rows.coalesce(1).mapInArrow(partial(_judge, run.settings, run.bytes), BLOCK)
 
 
-def _judge(settings: Settings, batches: Batches) -> Batches:
+def _judge(settings: Settings, size: int, batches: Batches) -> Batches:
     tasks = sorted(rows_in(batches), key=lambda row: int(row["number"]))
-    yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in _blocks(settings, tasks))
+    blocks = _blocks(settings, size, tasks)
+    yield from to_batches(of_no_partition(kind, payload, name) for kind, name, payload in blocks)
 
 
-def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress_file: Path | None = None) -> Iterator[Block]:
+def _blocks(
+    settings: Settings, size: int, tasks: Iterable[dict[str, Any]], progress_file: Path | None = None
+) -> Iterator[Block]:
     splits: list[Split] = []
     parts: list[Part] = []
     for task in tasks:
@@ -85,7 +88,7 @@ def _blocks(settings: Settings, tasks: Iterable[dict[str, Any]], progress_file: 
             parts += parts_of(task)
         else:
             splits += splits_of(task)
-    run = Run(Path(), settings, tuple(splits), (), 0, tuple(parts))
+    run = Run(Path(), settings, tuple(splits), (), size, tuple(parts))
     results = local.judge_run(run, _write_progress(progress_file)) if progress_file else local.judge_run(run)
     for kind, name, content in results.contents():
         yield kind, name, pack(content) if isinstance(content, pl.DataFrame) else json.dumps(content).encode()
