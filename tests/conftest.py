@@ -16,6 +16,7 @@ from command_line import UNREAD
 from hypothesis import HealthCheck, settings
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.threads import in_pool
+from sampling import mark_thorough
 from xdist.scheduler import LoadScopeScheduling
 
 # How long an example takes depends on what else the machine does. Every commit gets the same few examples.
@@ -74,6 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupSchedul
     return GroupScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         uses_spark = "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark")
@@ -81,6 +83,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             raise pytest.UsageError(f"{item.nodeid} needs Spark, so its name must contain spark")
         if item.path.name in UNTRACED:
             item.add_marker(pytest.mark.no_cover)
+    mark_thorough(items)
     # Objects of imported modules stay until the end: searching them for garbage repeatedly takes a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -13,6 +13,7 @@ from command_line import CLEAN, LOSSY, UNREAD, check, invoke, verdict_in, verdic
 from logjudge.cli import output
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["jepsen.edn", "verifiable-producer.jsonl", "verifiable-consumer.jsonl"])
 def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Path) -> None:
     history = Path(__file__).with_name("data") / name
@@ -26,6 +27,7 @@ def test_foreign_histories_keep_their_verdict_in_parquet(name: str, tmp_path: Pa
     assert one["input"]["dialect"] == other["input"]["dialect"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("bad", "code"), [(b"garbage\n", 3), (b'{"time": 5, "process": "p0"}\n', 3), (b'{"time": 5, "proc', 3), (b"", 0)]
 )

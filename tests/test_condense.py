@@ -156,6 +156,7 @@ def test_the_corpus_is_judged_the_same(offsets: int, combined_corpus: list[Judge
         compare(one.results.run, offsets, one.results)
 
 
+@pytest.mark.thorough
 def test_a_breach_of_each_rule_is_judged_the_same(tmp_path: Path) -> None:
     for number, run in enumerate(combine(BREAKING)):
         compare(open_run(run.history.write(tmp_path / str(number))))
@@ -202,6 +203,7 @@ BREACHES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BREACHES)
 def test_a_breach_is_judged_from_a_few_rows(name: str, tmp_path: Path) -> None:
     run = open_run(parse(BREACHES[name]).write(tmp_path))

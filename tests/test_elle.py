@@ -110,6 +110,7 @@ def test_registers_are_never_accused_wrongly(tmp_path: Path) -> None:
     assert counts["serializable", False, True] > HISTORIES // 20, counts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("model", ["serializable", "snapshot-isolation", "strict-serializable"])
 @pytest.mark.parametrize("is_register", [False, True])
 def test_a_verdict_is_valid_only_where_an_order_explains_all(tmp_path: Path, model: str, is_register: bool) -> None:

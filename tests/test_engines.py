@@ -216,6 +216,7 @@ def _two_halves(history: History, folder: Path) -> None:
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[half:])))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("write", [_one_file_a_role, _shuffled, _two_halves])
 def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun], tmp_path: Path) -> None:
     for judged in some:
@@ -258,6 +259,7 @@ def _packed(write: Callable[[History, Path], None], judged: JudgedRun, bundle: P
     return bundle
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("write", [_gzipped, _zstandard])
 @pytest.mark.usefixtures("handed_on")
 def test_blocks_that_are_handed_on(

@@ -256,6 +256,7 @@ CROWDS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CROWDS)
 def test_memory_does_not_grow_with_the_square_of_rows_at_an_offset(name: str, tmp_path: Path) -> None:
     (tmp_path / "h.jsonl").write_bytes(lines(CROWDS[name]))

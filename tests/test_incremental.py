@@ -95,6 +95,7 @@ def random_cuts(random: Random, history: History, count: int) -> list[int]:
     return [random.randrange(size) for _ in range(count)]
 
 
+@pytest.mark.thorough
 def test_the_corpus_is_judged_the_same_in_calls() -> None:
     random, closed = Random(1), 0
     runs = combine(HISTORIES if IS_CAMPAIGN else BREAKING)
@@ -104,6 +105,7 @@ def test_the_corpus_is_judged_the_same_in_calls() -> None:
     assert closed, "offsets of some partitions are closed, or the calls differ in nothing"
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_rows_that_contradict_closed_offsets_are_judged(name: str) -> None:
     history = parse(BETWEEN[name][0])

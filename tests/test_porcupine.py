@@ -118,6 +118,7 @@ SEARCHES = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(ACTIONS))
 def test_every_model_agrees_with_all_permutations(name: str) -> None:
     model = MODELS[name]

@@ -67,6 +67,7 @@ def count_proved(proofs: Proofs, plain: Results) -> int:
 compare_together = partial(compared, compare)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("offsets", [2, pytest.param(10, marks=pytest.mark.campaign)])
 def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: list[JudgedRun]) -> None:
     """Ranges of ten offsets hold most of these histories whole; what lies between ranges of two is many a breach."""

@@ -71,6 +71,7 @@ def test_the_legend_has_each_mark_of_the_figure_and_no_other(name: str, marks: l
     assert [text for entry in legend.get_texts() if (text := entry.get_text()) not in ("c0", "c1")] == marks
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["group-eager-rebalance", "group-consumer-protocol"])
 def test_without_clients_records_the_coordinators_log_names_the_owners(name: str, tmp_path: Path) -> None:
     """Each assignment that a member recorded is in the log, too, at about the same time."""

@@ -36,6 +36,7 @@ def _in_local_time(run: Path, ahead: timedelta, *brokers: str) -> None:
     (run / "history.jsonl").write_text("\n".join(remaining) + "\n")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("hours", [0, 5.5, -8, 12.75])
 def test_a_time_zone_without_faults_hides_no_cause(unpacked: Callable[..., Path], tmp_path: Path, hours: float) -> None:
     run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")

@@ -83,6 +83,7 @@ def in_containers(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) ->
     return strip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("form", "layout", "name"),
     [
@@ -123,6 +124,7 @@ def assert_same_judgement(recorded: Path, run: Path) -> None:
     assert [one["cause"] for one in after.causes] == [one["cause"] for one in before.causes]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_logs_of_pods_prove_the_cause_after_collect(is_merged: bool, tmp_path: Path) -> None:
     """A log for each pod, of which the controller has no disk, and one log of all pods."""

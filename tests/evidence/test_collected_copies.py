@@ -128,6 +128,7 @@ def _with_empty_log(run: Path, broker: int, at: int) -> Path:
     return folder
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", LINES)
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_an_empty_log_that_its_broker_reported_is_collected(

@@ -116,6 +116,7 @@ CLEANED = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("always_compacted")
 @pytest.mark.parametrize(
     ("was_cleaned", "line", "first", "count"),

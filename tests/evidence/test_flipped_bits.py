@@ -94,6 +94,7 @@ def rules_broken_by_flips(run, segment, byte, masks):
     segment.write_bytes(whole)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_flipped_base_offset_of_any_batch_is_corruption_and_nothing_else(tmp_path, batches, policy):

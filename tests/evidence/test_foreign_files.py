@@ -138,6 +138,7 @@ COPIES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("case", "differs"),
     [

@@ -22,6 +22,7 @@ def judged(folder):
     return results.findings(), results.causes(), counts
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "below"),
     [("acks1-failover-a", ""), ("unclean-election-t", ""), ("unclean-election-t", "snapshots/before-rejoin")],
@@ -82,6 +83,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     assert not len(identical)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["transactions-a", "retention-a"])
 def test_a_history_of_few_records_decodes_few_batches(unpacked, monkeypatch, tmp_path, name):
     """Findings, causes and summaries are the same, though most records are only known as ranges."""

@@ -20,6 +20,7 @@ def shown(result):
     return loss, [(fact["kind"], fact["time"]) for fact in loss["chain"] if fact.get("time") is not None]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["unclean-election-m", "disk-truncate-m"])
 @pytest.mark.parametrize("minutes", [-7, 7, 61])
 def test_the_clients_clock_decides_no_cause(unpacked, tmp_path, name, minutes):

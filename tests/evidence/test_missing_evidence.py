@@ -124,6 +124,7 @@ IN_SHORT = {
 OF_ONE_BROKER = ("checkpoint-order", "epoch-order", "aborted-index", "log-corruption")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "what"),
     [

@@ -219,6 +219,7 @@ def test_a_log_with_all_its_segments_is_complete(unpacked: Unpack, tmp_path: Pat
     assert judged(run).verdict == "valid"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("broker", ["1", "3"])  # 3 is the last leader of orders-0
 @pytest.mark.parametrize("case", HOLES)
 def test_a_log_that_lacks_a_segment_is_incomplete(case: str, broker: str, unpacked: Unpack, tmp_path: Path) -> None:
@@ -278,6 +279,7 @@ def _shrink_isr(run: Path) -> None:
         log.write(line)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("proof", PROOFS)
 def test_an_empty_log_is_missing_if_another_file_proves_that_it_had_records(
     proof: str, unpacked: Unpack, tmp_path: Path

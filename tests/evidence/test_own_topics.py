@@ -33,6 +33,7 @@ def with_commits(run: Path, folder: Path, *brokers: str) -> Path:
     return run
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("brokers", [(), ("1",), ("1", "2"), ("1", "2", "3")])
 def test_the_clients_records_need_no_replica_of_kafkas_own_topics(
     brokers: tuple[str, ...], unpacked: Unpack, tmp_path: Path

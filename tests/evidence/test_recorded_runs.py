@@ -172,6 +172,7 @@ def weakened(run, rng):
     return replace(run, tables=tables, about=about, sends=sends, faults=faults)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 6))])
 def test_with_less_evidence_a_cause_becomes_unknown_and_never_another(recorded, run_name, seed):

@@ -57,6 +57,7 @@ def huge(report: Report, text: str) -> Report:
     }
 
 
+@pytest.mark.sampled(3)
 @WIDTHS
 @pytest.mark.parametrize("name", ["kip-101-c", "disk-truncate-m", "clean-a"])
 def test_a_recorded_run(reports: dict[str, Report], name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,6 +93,7 @@ def test_a_run_with_only_notes_has_no_incidents(reports: dict[str, Report], monk
     assert "Incidents" in screen({**report, "incidents": [*notes, *report["incidents"]]}, 100, monkeypatch)
 
 
+@pytest.mark.sampled(4)
 @WIDTHS
 @pytest.mark.parametrize("text", ["orders", "t" * 249, "v " * 2000, EVIL], ids=["short", "topic", "words", "evil"])
 def test_huge_reports_fit_the_screen(

@@ -225,6 +225,7 @@ def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
     assert all(hold.until <= each.since for hold in moved for each in new if each.partition == hold.partition)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["group-consumer-protocol", "group-consumer-static", "group-both-protocols"])
 def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) -> None:
     judged_valid(name, tmp_path)
@@ -245,6 +246,7 @@ def test_the_judge_finds_the_commit_of_a_fenced_member(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("setting", ["member-epochs", "both-protocols"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_judge_invents_nothing_under_faults(seed: int, setting: str, tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ def verdicts(folder: Path) -> dict[str, str]:
     return {"all": report["verdict"], **{rule: report["rules"][rule]["verdict"] for rule in RULES}}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name",
     [

@@ -37,6 +37,7 @@ def judged(folder: Path) -> tuple[dict[str, str], set[str]]:
     return verdicts, {cause for rule, cause in named if rule in RULES and cause is not None}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "recorded", "causes"), PAIRS, ids=lambda item: getattr(item, "name", str(item)))
 def test_a_simulated_run_is_judged_as_the_recorded_one(
     name: str, recorded: Path, causes: list[str], tmp_path: Path

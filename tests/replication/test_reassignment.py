@@ -145,6 +145,7 @@ def test_a_move_that_makes_no_sense_is_refused() -> None:
 LEADER, FOLLOWER = "leader.replication.throttled", "follower.replication.throttled"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("options", "min_seconds", "max_seconds"),
     [

@@ -217,6 +217,7 @@ SEARCHES = re.findall("`(logjudge search --variant [^`]*)`", MECHANISMS.read_tex
 MENDED = ("kip-279", "kip-966")  # their rows' commands show that the fault is mended
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", SEARCHES)
 @pytest.mark.parametrize("shrinks", [False, pytest.param(True, marks=pytest.mark.campaign)])
 def test_each_search_of_the_mechanisms_finds_what_its_row_states(
