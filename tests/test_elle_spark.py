@@ -38,6 +38,7 @@ def run_of(run: Run, **settings: Any) -> Run:
     return run.with_settings(**settings)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("is_register", "settings", "is_whole"),
