@@ -7,7 +7,6 @@ import gzip
 import random
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -19,12 +18,13 @@ import polars as pl
 import pytest
 import zstandard
 from combined_corpus import BREAKING, SOUND, JudgedRun, combine, judge_combined
-from logjudge.analysis import kernel, stages
+from logjudge.analysis import kernel
 from logjudge.analysis.engines import local
 from logjudge.analysis.engines.spark import blocks as spark_blocks
 from logjudge.analysis.engines.spark import text_blocks
 from logjudge.analysis.engines.threads import is_in_pool
 from logjudge.analysis.results import Results
+from logjudge.analysis.stages import Progress
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories import files, parsing
 from logjudge.histories.bundle import Run, open_run
@@ -103,21 +103,19 @@ def test_one_task_judges_more_on_one_machine(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("judged_anew")
 def test_a_small_run_is_judged_on_one_thread_of_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, places = open_run(EXAMPLE), []
+    run, are_in_pool = open_run(EXAMPLE), []
+    gather = local.gather
 
-    def read_split(*arguments: Any) -> Any:
-        places.append((threading.get_ident(), is_in_pool()))
-        return stages.read_split(*arguments)
+    def gather_here(run: Run, progress: Progress) -> local.Gathered:
+        are_in_pool.append(is_in_pool())
+        return gather(run, progress)
 
-    monkeypatch.setattr(local, "read_split", read_split)
-    monkeypatch.setattr(local, "on_all_cores", lambda work, items: map(work, items))
+    monkeypatch.setattr(local, "gather", gather_here)
     monkeypatch.setattr(local, "SMALL_BYTES", run.expanded_bytes)
     small = local.judge_run(run)
     monkeypatch.setattr(local, "SMALL_BYTES", run.expanded_bytes - 1)
     assert local.judge_run(run).findings().equals(small.findings())
-    (thread, in_pool), (own, outside) = places
-    assert (in_pool, outside) == (True, False)
-    assert thread != own == threading.get_ident()
+    assert are_in_pool == [True, False]
 
 
 def test_a_task_of_a_whole_run_knows_its_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ from ..transactions.pieces import expected_of_operations
 from ..txn_run import judge_transactions
 from .dependency_store import DependencyStore
 from .store import BatchStore, ObservationStore
-from .threads import in_pool, on_all_cores
+from .threads import on_all_cores
 
 SMALL_BYTES = 1 << 20  # of a run's files, if none were compressed
 WORTH_PROVING = 10_000  # rows of a partition, from which on ranges prove it in less time than its rules take
@@ -127,7 +127,10 @@ def is_transactional(run: Run) -> bool:
 
 def judge_run(run: Run, progress: Progress = lambda *_: None) -> Results:
     """Reads every split, then judges partition by partition; a small run on one thread, where its queries are cheap."""
-    return in_pool(_judge_run, run, progress) if run.expanded_bytes <= SMALL_BYTES else _judge_run(run, progress)
+    if run.expanded_bytes > SMALL_BYTES:
+        return _judge_run(run, progress)
+    [results] = on_all_cores(lambda small: _judge_run(small, progress), [run])
+    return results
 
 
 def _judge_run(run: Run, progress: Progress) -> Results:
