@@ -276,8 +276,7 @@ def _lost(group: _Group) -> tuple[LostRange, ...]:
     found = [(not seen.isdisjoint(one.findings), one.lost) for one in group.explanations if one.lost is not None]
     found.sort(key=lambda one: (not one[0], -one[1].count))
     unexplained = [one for name, one in group.findings.items() if name not in explained and one.rule in LOSSES]
-    for finding in sorted(unexplained, key=_loss_order):
-        found.append((finding.rule == LOSSES[0], LostRange.of(finding)))
+    found += [(one.rule == LOSSES[0], LostRange.of(one)) for one in sorted(unexplained, key=_loss_order)]
     # acknowledged-absent counts only without an overlapping lost-write: both are about the same records.
     ranges: list[LostRange] = []
     for is_lost_write, lost in found:

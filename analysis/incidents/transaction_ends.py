@@ -217,9 +217,7 @@ def _emptied_state(p: Partition, process: str, record: Record, markers: pl.DataF
         collected = {*copies.filter(state_partition=each)["broker"]}
         if not (collected >= assigned[each] if each in assigned else len(collected) >= factor):
             return None
-    if copies["records"].null_count() or not copies["intact"].all():
-        return None
-    if _may_be_late(p, process, record, markers):
+    if copies["records"].null_count() or not copies["intact"].all() or _may_be_late(p, process, record, markers):
         return None
     are = f"have every record since offset 0, and none of producer id {record['producer_id']}"
     are = are if copies["records"].sum() else "are empty"

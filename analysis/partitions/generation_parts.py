@@ -257,8 +257,8 @@ def _note_ambiguous(
     if unassigned_sends:
         ambiguous.append(("acknowledged", f"{plural(unassigned_sends, 'acknowledged send')} {between}"))
     if unassigned_reads:
-        for need in ("reads", "records", "acknowledged", "groups"):
-            ambiguous.append((need, f"{plural(unassigned_reads, 'read record')} {between}"))
+        needs = ("reads", "records", "acknowledged", "groups")
+        ambiguous += [(need, f"{plural(unassigned_reads, 'read record')} {between}") for need in needs]
     unassigned_logs = sum(int(positions[name].null_count()) for name in LOGS if name in positions)
     if unassigned_logs:
         left_out = f"brokers' logs of {topic} without a topic id or time were left out"

@@ -274,11 +274,10 @@ def _is_hidden(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """Whether a poll without a known outcome may have returned it; with final reads, a poll of the final reader."""
     readers = p.final.processes if p.final else tuple(p.reads["process"].unique())
     polled, offsets = indeterminate_polls(p, readers), sends["offset"].fill_null(-1).to_numpy()
-    if may_lack_operations(p):
-        return sends["offset"].is_null() | pl.Series(polled.hold(offsets) | ~within_polls(p, readers).hold(offsets))
-    if not len(polled.first):
+    if not len(polled.first) and not may_lack_operations(p):
         return pl.repeat(False, len(sends), eager=True)
-    return sends["offset"].is_null() | pl.Series(polled.hold(offsets))
+    others = ~within_polls(p, readers).hold(offsets) if may_lack_operations(p) else False
+    return sends["offset"].is_null() | pl.Series(polled.hold(offsets) | others)
 
 
 def _is_hidden_by_open_txn(final: FinalReads | None) -> pl.Expr:
