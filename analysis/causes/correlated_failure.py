@@ -22,7 +22,7 @@ from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
 from .outages import death_facts, lost_power, may_have_stopped_in_order
 from .prevention import SEPARATE, flush_measures
-from .replica_history import had_records, isr_at_acknowledgement, short_log_facts
+from .replica_history import facts_had_records, isr_at_acknowledgement, short_log_facts
 from .surviving_records import stopped_alone_in_isr
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
@@ -32,7 +32,7 @@ REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, 
 def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     """The proof that all in-sync replicas failed together and lost the records."""
     together = sorted(isr_at_acknowledgement(timeline, lost))
-    had = [had_records(timeline, member, lost) for member in together]
+    had = [facts_had_records(timeline, member, lost) for member in together]
     short = [short_log_facts(timeline, member, lost, lost.first) for member in together]
     if len(together) < 2 or not all(had) or not all(short):
         return NOT_THE_CASE

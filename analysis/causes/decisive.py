@@ -91,7 +91,7 @@ def _stops_of_leaders(timeline: Timeline, chain: list[Fact], until: int) -> Iter
 def _returns(timeline: Timeline, chain: list[Fact], until: int) -> Iterator[Fact]:
     """How each leader that a chain shows dead or out of reach came back before it was elected."""
     for elected in _elections(chain, until):
-        deaths = {event.fact for event in timeline.died(elected.broker)}
+        deaths = {event.fact for event in timeline.deaths_of(elected.broker)}
         faults = (fact for fact in chain if fact.kind.startswith("fault-") and elected.broker in (fact.brokers or ()))
         stops = [*(fact for fact in chain if fact in deaths), *faults]
         times = sorted((fact.when for fact in dated(stops, until=elected.when - 1)), reverse=True)

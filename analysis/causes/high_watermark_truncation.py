@@ -36,7 +36,7 @@ from .leader_change import (
 )
 from .outages import death_facts, reasons_absent
 from .replica_history import (
-    had_records,
+    facts_had_records,
     may_have_lost_tail,
     return_facts,
     short_log_facts,
@@ -212,7 +212,7 @@ def _facts_held_before(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost)
         return []  # an earlier truncation removed them
     if may_have_lost_tail(timeline, broker, lost.last_acked, cut.time):
         return []
-    return snapshots_with_records(timeline, broker, lost) or had_records(timeline, broker, lost)
+    return snapshots_with_records(timeline, broker, lost) or facts_had_records(timeline, broker, lost)
 
 
 def _load_facts_above(timeline: Timeline, broker: str, cut: LogEnd, lost: Lost) -> list[Fact]:

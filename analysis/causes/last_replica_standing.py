@@ -43,8 +43,8 @@ from .prevention import (
     setting_changes,
 )
 from .replica_history import (
+    facts_had_records,
     faults_on_records,
-    had_records,
     had_sole_isr_at_acknowledgement,
     isr_at,
     isr_at_acknowledgement,
@@ -77,7 +77,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return NOT_THE_CASE
     if successor is not None and successor.was_last_known is None:
         return needs_setting_of(successor)
-    had = had_records(timeline, broker, lost) if change.old_leader != broker else []
+    had = facts_had_records(timeline, broker, lost) if change.old_leader != broker else []
     if change.old_leader != broker and not had:
         return NOT_THE_CASE
     if rollback_facts(timeline, broker, lost):

@@ -11,18 +11,18 @@ from ..timelines.facts import MS, SECOND, Fact, dated, listed
 from ..timelines.terms import Term
 from ..timelines.timeline import UNCLEAN, Timeline
 from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
-from .log_ends import had_records_at
+from .log_ends import time_last_held
 from .outages import is_out_of_reach, is_paused, is_process_dead
-from .replica_history import facts_truncated_to, had_records, had_stopped, may_have_lost_tail, truncations
+from .replica_history import facts_had_records, facts_truncated_to, had_stopped, may_have_lost_tail, truncations
 from .returned_records import began_with_older, brings_back, returned_term
 from .writing_term import (
     began_after_acknowledgement,
     began_before_acknowledgement,
     epoch_at_offset,
     epoch_of_records,
+    facts_lost_by_restart,
     late_term,
     led_until,
-    lost_by_restart,
     replaced_leader,
     resumption_facts,
     writing_term,
@@ -111,7 +111,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         return LeaderChange(writer, replacing, missing, tuple(resumed))
     after = [term for term in timeline.led_terms if old is None or term.epoch > old.epoch]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
-    if new is not None and (resumed := lost_by_restart(timeline, new, lost)):
+    if new is not None and (resumed := facts_lost_by_restart(timeline, new, lost)):
         return LeaderChange(new, new, resumed=tuple(resumed))
     election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
@@ -240,10 +240,10 @@ def _cannot_have_lost(timeline: Timeline, change: LeaderChange, term: Term, lost
     loaded = timeline.ends_of(term.leader, "loaded")
     cut = truncations(timeline, term.leader, since, lost.last)
     changed = timeline.starts_and_loads(term.leader, since, until) or dated(cut, since, until)
-    held = had_records_at(timeline, term.leader, lost, change.old, until)
+    held = time_last_held(timeline, term.leader, lost, change.old, until)
     if held is not None and not any(end.time is None or held < end.time <= until for end in cut):
         return True
-    had = term.leader == change.old_leader or had_records(timeline, term.leader, lost)
+    had = term.leader == change.old_leader or facts_had_records(timeline, term.leader, lost)
     if had and loaded and not changed:  # without a line of a load, the broker's starts are not known
         return True
     # Only the history has exact times of deaths: the controller did not know of this one when it elected the broker.

@@ -32,7 +32,7 @@ def is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
     return {lost.first, lost.last} == {*held["offset"]}
 
 
-def had_records_at(timeline: Timeline, broker: str, lost: Lost, wrote: Term | None, until: int | None) -> int | None:
+def time_last_held(timeline: Timeline, broker: str, lost: Lost, wrote: Term | None, until: int | None) -> int | None:
     """The time (ns) of a log end that proves that a broker still had the records that a term acknowledged; else None.
 
     It is above them, no log end before it is not, and the log cannot have had other records there by then. The broker
@@ -75,11 +75,11 @@ def _may_have_others(timeline: Timeline, end: LogEnd, lost: Lost, wrote: Term | 
     terms = [term for term in timeline.terms.values() if wrote is None or term.epoch >= wrote.epoch]
     if end.kind == "followed":
         terms = [term for term in terms if term.epoch < (end.fact.epoch or 0)]
-    times = (_may_be_without_since(timeline, term, end, lost, wrote) for term in terms)
+    times = (_possible_time_without(timeline, term, end, lost, wrote) for term in terms)
     return any(since is not None and since <= end.when and not _is_unchanged(timeline, end, since) for since in times)
 
 
-def _may_be_without_since(timeline: Timeline, term: Term, end: LogEnd, lost: Lost, wrote: Term | None) -> int | None:
+def _possible_time_without(timeline: Timeline, term: Term, end: LogEnd, lost: Lost, wrote: Term | None) -> int | None:
     """The time (ns) since when the leader of a term may lack the records; None if it has them, as far as is known.
 
     Any later leader may from its election on; the one that wrote them only since a start that may have lost its tail.

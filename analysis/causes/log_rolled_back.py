@@ -35,8 +35,8 @@ from .log_ends import is_held
 from .outages import death_facts, is_process_dead, last_stop, lost_power, ran_until, reasons_absent
 from .prevention import second_replica, setting_changes
 from .replica_history import (
+    facts_had_records,
     faults_on_records,
-    had_records,
     is_committed,
     isr_at,
     lasting_cuts,
@@ -193,7 +193,7 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
             led = [t for t in dated(timeline.led_terms, lost.stored_at) if t.leader == broker]
             clean = [t for t in led if (t.start or 0) > lost.last and t.elected_uncleanly is False]
             later = timeline.isr_between(clean[0].when - 1, until - 1) if clean else []
-    return [report.fact for report in later if broker in report.isr][-1:] or had_records(timeline, broker, lost)
+    return [report.fact for report in later if broker in report.isr][-1:] or facts_had_records(timeline, broker, lost)
 
 
 def _death_while_following(timeline: Timeline, broker: str, lost: Lost, until: int) -> int:

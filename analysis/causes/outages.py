@@ -19,7 +19,7 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
     while events and events[-1].kind != "died":
         events.pop()
     if not events:
-        return [e.fact for e in timeline.died(broker) if e.time is None][:1]
+        return [e.fact for e in timeline.deaths_of(broker) if e.time is None][:1]
     died = [e.fact for e in reports_of_death(events)]
     if not any(map(is_end_of_process, died)):
         # If a broker restarts at once, the controller fences it later, when the session of its old process times out.
@@ -93,7 +93,7 @@ def may_have_stopped_in_order(timeline: Timeline, broker: str, since: int, until
     start: it found no mark of a shutdown in order.
     """
     faults = [fault for fault, _ in timeline.faults_on(broker, (*DEATHS, *DISK_FAULTS, "disk-full"))]
-    halted = [event for event in timeline.died(broker) if event.fact.kind == HALTED]
+    halted = [event for event in timeline.deaths_of(broker) if event.fact.kind == HALTED]
     starts = [fact for fact in timeline.unclean_starts if fact.broker == broker]
     times = [*(fault.completed for fault in faults), *(one.time for one in (*halted, *starts))]
     return not any(time is None or since < time <= until for time in times)

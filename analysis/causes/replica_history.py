@@ -191,7 +191,7 @@ def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int 
     return [start.fact for start in timeline.starts_of(broker, after - 1, until)][:1] + cut
 
 
-def had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:
+def facts_had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:
     """The fact that a follower had the lost records; empty without proof.
 
     It was in the ISR when the last of them was acknowledged, and they were below the high watermark: acks=all waits for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..timelines.timeline import Timeline
 from .cases import Lost
 from .leader_change import find_leader_change
-from .log_ends import had_records_at
+from .log_ends import time_last_held
 from .outages import ran_until
 from .replica_history import isr_at, isr_at_acknowledgement, may_another_have_led, may_have_lost_tail, short_log_facts
 
@@ -14,7 +14,7 @@ def still_had_records(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether a log end proves that a broker had the lost records until the election that lost them, or after it."""
     change = find_leader_change(timeline, lost)
     until = change.successor.time if change.successor else None
-    return had_records_at(timeline, broker, lost, change.old, until) is not None
+    return time_last_held(timeline, broker, lost, change.old, until) is not None
 
 
 def missing_if_failed_together(timeline: Timeline, lost: Lost, last_leader: str | None = None) -> list[str]:

@@ -34,8 +34,8 @@ from .log_ends import was_above
 from .outages import death_facts, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
+    facts_had_records,
     facts_log_vanished,
-    had_records,
     isr_at,
     return_facts,
     short_log_facts,
@@ -120,7 +120,7 @@ def _may_have_had(timeline: Timeline, change: LeaderChange, lost: Lost) -> bool:
     if new is None or new.leader is None:
         return False
     elected = new.time if _was_replaced_meanwhile(change, new, lost) else None
-    if change.old_leader == new.leader or had_records(timeline, new.leader, lost, elected):
+    if change.old_leader == new.leader or facts_had_records(timeline, new.leader, lost, elected):
         return True
     # Records that are older than the lost ones show that a long log never had these.
     now = epoch_at_offset(timeline, lost)

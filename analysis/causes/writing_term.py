@@ -10,7 +10,7 @@ from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import is_process_dead
-from .replica_history import had_records, truncations
+from .replica_history import facts_had_records, truncations
 
 
 def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
@@ -215,9 +215,9 @@ def led_until(timeline: Timeline, term: Term, epoch: int) -> bool:
     return epoch in timeline.terms and all(t.leader == term.leader and not t.has_conflict for t in led)
 
 
-def lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
+def facts_lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> list[Fact]:
     """The line in which a leader led on without records of an earlier term, with which it had begun; empty without."""
-    had_them = (term.start or 0) > lost.last and had_records(timeline, term.leader or "", lost)
+    had_them = (term.start or 0) > lost.last and facts_had_records(timeline, term.leader or "", lost)
     return resumption_facts(timeline, term, lost) if had_them else []
 
 

@@ -211,4 +211,4 @@ def _last_time_of(timeline: Timeline, last: Term, successor: Term) -> int | None
     until = min((time - 1 for time in (successor.time, last.ended) if time is not None), default=None)
     if until is None or last.leader is None or not is_process_dead(timeline, last.leader, until, until):
         return until
-    return max(e.when for e in dated(timeline.died(last.leader), until=until) if e.fact.place is not None)
+    return max(e.when for e in dated(timeline.deaths_of(last.leader), until=until) if e.fact.place is not None)

@@ -142,7 +142,7 @@ def _proof_by_snapshot(logs: ReplicaLogs, timeline: Timeline, broker: str, end: 
 
 def _may_have_lost_records(timeline: Timeline, broker: str, since: int) -> bool:
     """Whether a crash or a change of the disk since then (ns) may have cut the broker's log."""
-    deaths = [event.time for event in timeline.died(broker)]
+    deaths = [event.time for event in timeline.deaths_of(broker)]
     kinds = (*DEATHS, *DISK_FAULTS)
     faults = [fault.completed for fault, _ in timeline.faults_and_heals(broker) if fault.kind in kinds]
     return any(time is None or time >= since for time in (*deaths, *faults))

@@ -100,13 +100,13 @@ class Timeline:
         """The faults of these kinds that hit a broker, each with its fact."""
         return [(f, fact) for f, fact in self.faults_and_heals(broker) if f.type == "fault" and f.kind in kinds]
 
-    def died(self, broker: str | None) -> list[BrokerEvent]:
+    def deaths_of(self, broker: str | None) -> list[BrokerEvent]:
         """The events in which a broker died, lost power or was fenced, in order of time."""
         return [e for e in self.events if e.broker == broker and e.kind == "died"]
 
     def ends_of_process(self, broker: str) -> list[int]:
         """The times (ns) at which a broker's process ended, in order; 0 for one without a time."""
-        return [event.time or 0 for event in self.died(broker) if is_end_of_process(event.fact)]
+        return [event.time or 0 for event in self.deaths_of(broker) if is_end_of_process(event.fact)]
 
     def life_of(self, broker: str | None, since: int = MIN_INT64, until: int = MAX_INT64) -> list[BrokerEvent]:
         """The starts and deaths of a broker after one time and up to another (ns), in order of time."""

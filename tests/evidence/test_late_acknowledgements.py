@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from logjudge.analysis.causes import explain_loss
-from logjudge.analysis.causes.replica_history import had_records
+from logjudge.analysis.causes.replica_history import facts_had_records
 
 from .replica_texts import logs
 from .timelines import CUT, SECOND, epochs, fault, lost, metadata, server_log, timeline
@@ -67,7 +67,8 @@ def test_a_follower_that_has_stopped_has_nothing_that_is_acknowledged_later(kind
     meta = metadata((2, {"leader": 2}))
 
     def has_records(ended):
-        return bool(had_records(timeline(logs("2: 0a"), meta=meta, faults=[fault(kind, "1", ended)]), "1", lost()))
+        found = timeline(logs("2: 0a"), meta=meta, faults=[fault(kind, "1", ended)])
+        return bool(facts_had_records(found, "1", lost()))
 
     assert [has_records(ended) for ended in (3, 6)] == [False, True]
 
