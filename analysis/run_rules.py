@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -20,13 +20,8 @@ from .summary import counts_of
 from .verdict.consequences import with_configured_severity
 
 MAX_DRAWN = 6  # cycles of a run
-
-
-class RunJudgement(NamedTuple):
-    """The judgement of rules on the whole run."""
-
-    findings: pl.DataFrame  # as of `to_frame`
-    record: dict[str, Any]  # as in a summary of a partition
+# The judgement of rules on the whole run: findings as of `to_frame`, and a record as in a summary of a partition.
+RunJudgement = tuple[pl.DataFrame, dict[str, Any]]
 
 
 def judge_pieces(
@@ -44,7 +39,7 @@ def judge_pieces(
         findings.append(finding)
         causes += explained
     table, record = of_run([(finding, None) for finding in findings])
-    return RunJudgement(table, {**record, "causes": [one.record() for one in causes]})
+    return table, {**record, "causes": [one.record() for one in causes]}
 
 
 def _with_id(finding: Finding, number: int, settings: Settings) -> Finding:
@@ -63,7 +58,7 @@ def of_run(found: Sequence[tuple[Finding, Drawing | None]], missing: Sequence[An
     ]
     drawings.sort(key=lambda drawing: SEVERITIES.index(drawing["severity"]))
     record = {"unjudged": {}, "missing settings": [*missing], "cycles": drawings[:MAX_DRAWN]}
-    return RunJudgement(to_frame(findings), {"findings": counts_of(findings), **record})
+    return to_frame(findings), {"findings": counts_of(findings), **record}
 
 
 def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
