@@ -96,6 +96,7 @@ CAUSES: dict[str, ModuleType] = {  # causes of a loss first
     "truncation-below-position": truncation_below_position,
 }
 NO_KNOWN_CAUSE = "the evidence fits no known cause"
+NO_START = "when the run started (started_at in run.json), to compare the brokers' times with the history's"
 
 
 def explain_loss(timeline: Timeline, lost: Lost) -> Explanation:
@@ -211,7 +212,10 @@ def _explain_range(timeline: Timeline, attempts: Mapping[str, Attempt]) -> Expla
     """The explanation of a range in brokers' logs; each event is one fact of its chain, whatever sources report it."""
     merged = timeline.merged
     chains = {name: [merged.get(fact, fact) for fact in attempt.chain] for name, attempt in attempts.items()}
-    return _combine_attempts({name: replace(each, chain=ordered(chains[name])) for name, each in attempts.items()})
+    found = _combine_attempts({name: replace(each, chain=ordered(chains[name])) for name, each in attempts.items()})
+    if found.is_known or timeline.started is not None or not timeline.led_terms:
+        return found
+    return replace(found, missing=(NO_START, *(item for item in found.missing if item != NO_KNOWN_CAUSE)))
 
 
 def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN_CAUSE) -> Explanation:

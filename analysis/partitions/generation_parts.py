@@ -18,6 +18,7 @@ from .common import Common, Frames, evidence_in
 from .generation_split import Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
+    ANY_TIME,
     DELETE,
     MAX_CLOCK_SKEW_NS,
     Span,
@@ -45,8 +46,13 @@ class Recorded(NamedTuple):
     tables: Frames
     common: Common
 
+    @property
+    def is_dated(self) -> bool:
+        """Whether the start of the run is recorded."""
+        return self.common.settings.started_ms is not None
+
     def nanoseconds(self, ms: pl.Expr) -> pl.Expr:
-        """A time in ms since the epoch as ns since the start of the run."""
+        """A time in ms since the epoch as ns since the start of the run; since the epoch if that is not recorded."""
         return (ms - (self.common.settings.started_ms or 0)) * MS
 
 
@@ -83,6 +89,10 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
     found = generations_of(changes, faults, since_metadata_began(copies, began, started), is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
+    if started is None:
+        ids = list(dict.fromkeys(copy.topic_id for copy in logged))
+        changes += [TopicChange(DELETE, ANY_TIME, id_, False, number) for number, id_ in enumerate(ids[:-1], 1)]
+        return generations_of(changes, faults, copies, is_complete)
     copies = since_metadata_began([*copies, *logged], began, started)
     found = generations_of(changes, faults, copies, is_complete)
     return [
@@ -100,15 +110,14 @@ def _lines_of_deletions(common: Common) -> pl.DataFrame:
 def _logged_deletions(recorded: Recorded) -> list[TopicChange]:
     """The deletions of the topic that a controller before KRaft reported as begun and as completed."""
     lines = _lines_of_deletions(recorded.common).filter(topic=recorded.topic)
-    if not len(lines) or recorded.common.settings.started_ms is None:
-        return []
     out: list[TopicChange] = []
     begun: int | None = None
     for kind, time in lines.select("kind", time=_time_of_log_line(recorded)).sort("time").rows():
         if kind == DELETION:  # also logged when it begins anew
             begun = time if begun is None else begun
         elif begun is not None:
-            out.append(TopicChange(DELETE, Span(begun - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS)))
+            span = Span(begun - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS) if recorded.is_dated else ANY_TIME
+            out.append(TopicChange(DELETE, span, order=len(out)))
             begun = None
     return out
 
@@ -134,16 +143,19 @@ def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:
 
 
 def _logged_copies(recorded: Recorded) -> list[TopicCopy]:
-    """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same."""
+    """The topic ids of the partition in the brokers' own logs, where a broker led it; none if all are the same.
+
+    They are in order of time.
+    """
     lines = evidence_in(recorded.tables, "log_events")
-    if not len(lines) or recorded.common.settings.started_ms is None:
+    if not len(lines):
         return []
     lines = lines.with_columns(topic_id=_LOGGED_ID).drop_nulls(["topic_id", "time"])
     led = lines.filter((pl.col("kind") == "leader") & (pl.col("topic_id") != ""))
     if led["topic_id"].n_unique() < 2:
         return []
     time = _time_of_log_line(recorded)
-    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", time).iter_rows()]
+    return [TopicCopy("server.log", *row) for row in led.select("broker", "topic_id", time).sort("time").iter_rows()]
 
 
 def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
@@ -253,6 +265,9 @@ def _note_ambiguous(
 ) -> None:
     """Adds the evidence that could not be assigned to a generation to each part that exists at the end."""
     between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
+    if any(part.generation.deleted == ANY_TIME for part in parts):
+        undated = "which has no time on the history's clock (run.json lacks started_at, or the time of a snapshot)"
+        between = f"of {topic} may be from before or after its deletion, {undated}"
     ambiguous: list[tuple[str, str]] = []
     if unassigned_sends:
         ambiguous.append(("acknowledged", f"{plural(unassigned_sends, 'acknowledged send')} {between}"))

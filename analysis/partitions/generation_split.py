@@ -20,7 +20,7 @@ from ...histories.evidence.duplicate_copies import same_id
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OUTCOME
 from .common import Frames
-from .topic_generations import Span, TopicCopy, TopicGeneration, existing_at, lifetimes
+from .topic_generations import ANY_TIME, Span, TopicCopy, TopicGeneration, existing_at, lifetimes
 
 MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
 _POSITIONS = ["assign", "seek"]
@@ -246,11 +246,16 @@ def copy_positions(
 def positions_of_records(
     metadata: pl.DataFrame, generations: Sequence[TopicGeneration], at: pl.Expr, topic_id: pl.Expr
 ) -> pl.Series:
-    """The generation (a position) of each metadata record or log line: by its topic id, else by its time `at`."""
+    """The generation (a position) of each metadata record or log line: by its topic id, else by its time `at`.
+
+    Null: it has no id, and the times of deletions are not known.
+    """
     position: pl.Expr = pl.lit(None, pl.Int32)
     for number, one in enumerate(generations):
         if one.topic_id:
             position = pl.coalesce(position, pl.when(topic_id == one.topic_id).then(pl.lit(number, pl.Int32)))
+    if any(one.deleted == ANY_TIME for one in generations):
+        return metadata.select(generation=position).to_series()
     by_time = _count(at >= boundary.created.earliest for boundary in boundaries_of(generations))
     latest = pl.lit(len(generations) - 1, pl.Int32)
     return metadata.select(generation=pl.coalesce(position, by_time, latest)).to_series()

@@ -33,6 +33,9 @@ class Span(NamedTuple):
     latest: int
 
 
+ANY_TIME = Span(MIN_INT64, MAX_INT64)  # of a change without a time on the history's clock
+
+
 class TopicChange(NamedTuple):
     """A deletion or a creation of a topic, as one source records it."""
 
@@ -40,6 +43,7 @@ class TopicChange(NamedTuple):
     span: Span
     topic_id: str | None = None
     is_certain: bool = True  # False: the fault's outcome is unknown
+    order: int = 0  # among changes at ANY_TIME
 
 
 class TopicCopy(NamedTuple):
@@ -138,7 +142,7 @@ def _merge_changes(
             out += [fault for fault in unmatched if not fault.is_certain]
         out += records
     # A deletion precedes a creation at the same time.
-    return sorted(out, key=lambda change: (change.span.earliest, change.kind == CREATE, change.span.latest))
+    return sorted(out, key=lambda one: (one.span.earliest, one.order, one.kind == CREATE, one.span.latest))
 
 
 def _generations_between(changes: Iterable[TopicChange]) -> list[TopicGeneration]:
@@ -282,15 +286,18 @@ def without_other_changes(topic: str, context: pl.DataFrame, generation: TopicGe
 def recorded_changes(topic: str, copy: pl.DataFrame, started: int | None) -> tuple[list[TopicChange], bool]:
     """The deletions and creations of a topic in the longest copy of the metadata log, and whether that copy is final.
 
-    `copy`: METADATA with its location. `started`: ms since the epoch.
+    `copy`: METADATA with its location. `started`: ms since the epoch; None: the changes may be at any time.
     """
-    if not len(copy) or started is None:
+    if not len(copy):
         return [], False
     own = copy.filter(pl.col("kind").is_in(["topic", "remove-topic"]), ~pl.col("is_copy").fill_null(False), topic=topic)
     out = []
-    for row in own.iter_rows(named=True):
-        time = (row["time"] - started) * MS
+    for number, row in enumerate(own.iter_rows(named=True), 1):
         kind = CREATE if row["kind"] == "topic" else DELETE
+        if started is None:
+            out.append(TopicChange(kind, ANY_TIME, row["topic_id"], order=number))
+            continue
+        time = (row["time"] - started) * MS
         out.append(TopicChange(kind, Span(time - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS), row["topic_id"]))
     return out, copy["snapshot"][0] == FINAL
 

@@ -28,6 +28,7 @@ class Timeline:
     faults: Sequence[Fault] = ()
     fault_facts: list[Fact] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)  # the topic's configuration, by Kafka's names
+    started: int | None = None  # the start of the run, ms since the epoch
     settings: list[Setting] = field(default_factory=list)  # of the topic, as the metadata log sets them
     terms: dict[int, Term] = field(default_factory=dict)
     ends: list[LogEnd] = field(default_factory=list)
@@ -178,7 +179,6 @@ Decision = tuple[int, str | None, frozenset[str]]
 class Builder(Timeline):
     """A timeline to which facts are added from one source after the other."""
 
-    started: int | None = None  # ms since the epoch
     last_electable: frozenset[str] = frozenset()  # the last replicas in the ISR or the ELR, by the metadata log
     reported_by_leaders: list[Fact] = field(default_factory=list)  # the ISR as a leader reports it
     isr_by_partition_epoch: dict[int, Fact] = field(default_factory=dict)  # from logs

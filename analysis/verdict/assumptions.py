@@ -41,15 +41,20 @@ def broken_assumptions(report: Record) -> list[Record]:
 MAX_NAMED = 3  # partitions or brokers in a sentence
 
 
-def evidence_assumptions(summaries: list[Record], damage: pl.DataFrame, has_clients: bool) -> Iterator[Record]:
-    """The assumptions about partitions with collected logs, and about damage in files that belong to no partition."""
+def evidence_assumptions(
+    summaries: list[Record], damage: pl.DataFrame, has_clients: bool, has_start: bool
+) -> Iterator[Record]:
+    """The assumptions about partitions with collected logs, and about damage in files that belong to no partition.
+
+    `has_start`: whether the start of the run is recorded.
+    """
     collected = [summary for summary in summaries if summary.get("evidence")]
     coverage = [(summary["label"], summary["evidence"]) for summary in collected]
     if coverage:
         needed = [(summary["label"], summary["evidence"]) for summary in collected if _needs_replicas(summary)]
         yield _replicas(needed or coverage, _partitions_without_log(summaries), summaries)
         yield _readable(coverage)
-        yield from _clocks(coverage, has_clients)
+        yield from _clocks(coverage, has_clients, has_start)
         yield from _resolved_sends(summaries)
     serious = damage.filter(~pl.col("kind").is_in(["torn-tail", "zeros", "leftover"]))
     if len(beside := damage.filter(kind="leftover")):
@@ -148,7 +153,7 @@ def _readable(coverage: list[tuple[str, Record]]) -> Record:
     return assumption("damage in brokers' files bounded", True, f"{sentence} are unknown", ())
 
 
-def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[Record]:
+def _clocks(coverage: list[tuple[str, Record]], has_clients: bool, has_start: bool) -> Iterator[Record]:
     # The records of one partition may bound a clock, and those of another not.
     found = [item for _, evidence in coverage for item in evidence["clocks"].items()]
     clocks = dict(sorted(found, key=lambda item: (item[1]["doubtful"], item[1]["ahead"] != 0)))
@@ -156,6 +161,10 @@ def _clocks(coverage: list[tuple[str, Record]], has_clients: bool) -> Iterator[R
     if clocks and not has_clients and len(unbounded) == len(clocks):
         sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
         yield assumption("brokers' clocks are UTC", True, sentence, ())
+        return
+    if clocks and not has_start:
+        sentence = "run.json does not set started_at, so the brokers' times cannot be compared with the history's"
+        yield assumption("causes use no doubtful clock", True, sentence, ())
         return
     name = "brokers' clocks fit the history" if has_clients else "brokers' clocks fit the metadata log"
     if doubtful := [clock for clock in clocks.values() if clock["doubtful"]]:

@@ -195,7 +195,8 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
     yield from _deleted_topics(results)
     yield from _missing_settings(results)
     yield from _insufficient_evidence(results)
-    yield from evidence_assumptions(results.summaries, results.damage(), bool(results.counts.get("operations")))
+    has_clients, has_start = bool(results.counts.get("operations")), results.run.settings.started_ms is not None
+    yield from evidence_assumptions(results.summaries, results.damage(), has_clients, has_start)
 
 
 def _about_clients(results: Results) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import polars as pl
 import pytest
 from logjudge import check
+from logjudge.analysis.causes import NO_START
 from logjudge.analysis.partitions.broker_clocks import metadata_clock
 from logjudge.histories.evidence.clock import Clock
 
@@ -37,6 +38,17 @@ def test_the_clients_clock_decides_no_cause(unpacked, tmp_path, name, minutes):
     assert all(abs(a - b) < 5 * SECOND for a, b in zip(elected, moved_elections, strict=True))
     clocks = next(one for one in result.assumptions if one["name"] == "brokers' clocks fit the history")
     assert clocks["says"].startswith("clocks were corrected")
+
+
+def test_without_the_start_of_the_run_a_loss_lacks_the_times_of_brokers(unpacked, tmp_path):
+    run = shutil.copytree(unpacked("unclean-election-a"), tmp_path / "run")
+    about = json.loads((run / "run.json").read_text())
+    del about["started_at"]
+    (run / "run.json").write_text(json.dumps(about))
+    result = check(run)
+    assert all(one["missing"][0] == NO_START for one in result.incidents if one["lost"])
+    [clocks] = [one for one in result.assumptions if "clock" in one["name"] and one["name"] != "one clock"]
+    assert "does not set started_at" in clocks["says"]
 
 
 REGISTERED = {"brokerId": 1, "logDirs": "a"}

@@ -10,6 +10,7 @@ from logjudge.analysis.partitions import generation_parts
 from logjudge.analysis.partitions.common import Common
 from logjudge.analysis.partitions.generation_split import copy_positions, split_observed
 from logjudge.analysis.partitions.topic_generations import (
+    ANY_TIME,
     CREATE,
     DELETE,
     MAX_CLOCK_SKEW_NS,
@@ -155,15 +156,17 @@ def test_ids_in_brokers_logs_are_generations_where_nothing_else_records_a_deleti
         {"broker": broker, "kind": "leader", "time": time, "fields": json.dumps({"topic_id": topic_id})}
         for broker, time, topic_id in lines
     ]
-    settings = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
     context = pl.DataFrame(schema=CONTEXT)
 
-    def generations(rows: list[dict[str, object]]) -> list[tuple[str | None, Span | None, bool]]:
+    def generations(rows: list[dict[str, object]], **config: str) -> list[tuple[str | None, Span | None, bool]]:
         tables = {"log_events": complete(pl.DataFrame(rows), {**LOCATION, **LOG_EVENTS})}
-        common = Common(settings, context, pl.DataFrame(), tables)
+        common = Common(Settings(config=config), context, pl.DataFrame(), tables)
         return shown(generation_parts._generations(generation_parts.Recorded("x", tables, common)))
 
-    assert [(id_, span) for id_, span, _ in generations(events)] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
+    dated = generations(events, started_at="1970-01-01T00:00:00Z")
+    assert [(id_, span) for id_, span, _ in dated] == [(OLD, Span(4 * S, 9 * S)), (NEW, None)]
+    assert len(generations(events[:2], started_at="1970-01-01T00:00:00Z")) == 1
+    assert generations(events[::-1])[0] == (OLD, ANY_TIME, False)
     assert len(generations(events[:2])) == 1
 
 
@@ -194,11 +197,12 @@ ENDED = "[1970-01-01 00:00:%02d,000] INFO [Topic Deletion Manager 3] Deletion of
 def test_a_controller_before_kraft_logs_deletions(lines, deleted):
     events = parse_log("\n".join(lines)).with_columns(broker=pl.lit("3"), snapshot=pl.lit(FINAL), file=pl.lit("c"))
     shared = {"log_events": complete(events, {**LOCATION, **LOG_EVENTS})}
-    settings = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
-    common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), shared)
-    found = generation_parts._generations(generation_parts.Recorded("x", {}, common))
-    assert [one.deleted for one in found if one.deleted is not None] == deleted
-    assert generation_parts.topics_with_deletions(["x"], common) == ({"x"} if deleted else set())
+    dated = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
+    for settings, times in ((dated, deleted), (Settings(), [ANY_TIME for _ in deleted])):
+        common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), shared)
+        found = generation_parts._generations(generation_parts.Recorded("x", {}, common))
+        assert [one.deleted for one in found if one.deleted is not None] == times
+        assert generation_parts.topics_with_deletions(["x"], common) == ({"x"} if deleted else set())
 
 
 # Of a broker whose disk was lost, with the metadata log, and whose restart created the topic automatically.
