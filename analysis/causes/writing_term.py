@@ -138,8 +138,11 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
     sent = (acknowledged if lost.first_acked is None else lost.first_acked) - SECOND
     followed = timeline.dated_ends(stale.leader, "followed", until=sent)
     has_learned = any((end.fact.epoch or 0) > stale.epoch for end in followed)
-    # A process that starts after the new election does not lead in the earlier term.
+    # A process that starts after the new election does not lead in the earlier term. A start in the second after it may
+    # be from before, unless the process was dead at the election.
     since = MAX_INT64 if new.time is None else new.time + SECOND
+    if new.time is not None and is_process_dead(timeline, stale.leader or "", new.time, new.time):
+        since = new.time
     started = timeline.starts_and_loads(stale.leader, since, acknowledged)
     over = min([acknowledged, *(time - 1 for time in started)])
     return sent <= over and not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)

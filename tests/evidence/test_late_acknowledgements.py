@@ -36,7 +36,7 @@ def test_a_replaced_leader_that_follows_already_acknowledges_nothing(follows, ca
     assert explain_loss(timeline(tables, None, metadata((4, {"leader": 2, "isr": [2]})), events), late).cause == cause
 
 
-@pytest.mark.parametrize(("restarted", "cause"), [(3, "single-ack-failover"), (6, "unknown")])
+@pytest.mark.parametrize(("restarted", "cause"), [(3, "single-ack-failover"), (4.5, "unknown"), (6, "unknown")])
 def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_its_old_term(restarted, cause):
     """Broker 2 leads from 4 s. Broker 1 truncated what was acknowledged at 15 s, perhaps as the leader before 4 s."""
     tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
