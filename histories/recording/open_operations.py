@@ -100,6 +100,11 @@ def _number(value: Any, name: str) -> int | None:
         raise UsageError(f"ok({name}=…): found {value!r:.80}, expected an integer or None") from error
 
 
+def place_of(metadata: Any) -> tuple[int | None, int | None]:
+    """Partition and offset of a client's RecordMetadata; none of None, which aiokafka returns with acks=0."""
+    return (None, None) if metadata is None else (metadata.partition, metadata.offset)
+
+
 class Send(OpenOperation):
     """A message that is being sent."""
 
@@ -110,7 +115,7 @@ class Send(OpenOperation):
         self._topic = topic
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
-        """It was acknowledged, at this place; None or a negative offset if the client received none (acks=0)."""
+        """It was acknowledged, at this place; None or a negative number if the client received none (acks=0)."""
         journal = self._journal
         if partition.__class__ is not int or offset.__class__ is not int:
             partition, offset = _number(partition, "partition"), _number(offset, "offset")
@@ -128,7 +133,7 @@ class Send(OpenOperation):
             "topic": self._topic,
             "offset": None if offset is None or offset < 0 else offset,
         }
-        if partition is not None:
+        if partition is not None and partition >= 0:
             event["partition"] = partition
         journal.append(line_of(event))
 
@@ -156,7 +161,10 @@ class Send(OpenOperation):
             self.ok(message.partition(), message.offset())
 
     def watch(self, future: Any) -> None:
-        """Take the outcome of a future (asyncio or concurrent.futures) of RecordMetadata, as aiokafka returns."""
+        """Take the outcome of a future (asyncio or concurrent.futures) of RecordMetadata, as aiokafka returns.
+
+        With acks=0 aiokafka's futures have no metadata: the send was acknowledged without a place.
+        """
         self._is_awaited = True
         future.add_done_callback(self._resolved)
 
@@ -166,8 +174,7 @@ class Send(OpenOperation):
         elif future.exception() is not None:
             self.error(future.exception())
         else:
-            metadata = future.result()
-            self.ok(metadata.partition, metadata.offset)
+            self.ok(*place_of(future.result()))
 
 
 class Poll(OpenOperation):
@@ -231,7 +238,7 @@ class Step:
 
     def _resolved(self, future: Any) -> None:
         if not future.cancelled() and future.exception() is None:
-            self.ok(future.result().partition, future.result().offset)
+            self.ok(*place_of(future.result()))
 
 
 class Transaction(OpenOperation):
