@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -143,13 +142,11 @@ def empty_sheet(title: str, reason: str) -> Figure:
 def printable(text: object, max_chars: int = 48) -> str:
     """Text shortened for display, with a visible sign for each character that must not be shown.
 
-    Control characters break SVG; bidirectional characters could show text in a misleading order.
+    Control characters and noncharacters break SVG; bidirectional characters could show text in a misleading order.
     """
     shown = str(text)
     shown = shown if len(shown) <= max_chars else shown[: max_chars - 1] + "…"
-    return "".join(
-        c if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") else "\ufffd" for c in shown
-    )
+    return "".join(c if c.isprintable() else "\ufffd" for c in shown)
 
 
 def edges(figures: dict[str, Any]) -> list[float]:
