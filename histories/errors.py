@@ -44,9 +44,21 @@ class ClusterError(LogjudgeError):
     """A cluster or a store failed or takes too long; the sentence says what to do."""
 
 
+def close_names(found: str, names: Iterable[str]) -> list[str]:
+    """The names that a misspelt or abbreviated one may mean, such as min.insync.replicas for min.isr."""
+    similar = get_close_matches(found, known := list(names), cutoff=0.5)
+    misspelt = get_close_matches(found, known)
+    return [name for name in similar if name in misspelt or _abbreviates(found, name)]
+
+
+def _abbreviates(short: str, name: str) -> bool:
+    rest = iter(name)
+    return all(char in rest for char in short)
+
+
 def did_you_mean(found: str, names: Iterable[str]) -> str:
     """The end of a sentence that suggests the names close to a misspelt one; empty if none is close."""
-    close = get_close_matches(found, names, cutoff=0.5)
+    close = close_names(found, names)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
@@ -54,7 +66,7 @@ def unknown_name(what: str, found: object, names: Iterable[str], listing: str = 
     """The error for a name that does not exist: the close ones, then the command that lists all, else all names."""
     known = list(names)
     others = f"{listing} lists all" if listing else f"expected one of {', '.join(known)}"
-    hint = did_you_mean(str(found), known) or (";" if listing else ",")
+    hint = did_you_mean(str(found).strip("'"), known) or (";" if listing else ",")
     return UsageError(f"there is no {what} {found}{hint} {others}")
 
 

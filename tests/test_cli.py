@@ -27,6 +27,11 @@ def test_a_misspelt_command_is_answered_with_a_similar_one() -> None:
     assert "No such command 'chek'; did you mean check?" in str(invoke("chek").exception)
 
 
+def test_only_names_that_are_close_are_suggested() -> None:
+    assert str(invoke("explian").exception).endswith("did you mean explain?")
+    assert "did you mean" not in str(invoke("check", "x", "--engine", "polars").exception)
+
+
 def test_help_lists_every_command() -> None:
     result = invoke("--help")
     assert "Judge a replicated log" in result.output

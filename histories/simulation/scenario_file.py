@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ...models.replication.faults.fault import Fault
 from ...models.replication.faults.kinds import FAULTS
 from ...models.replication.scenario import LATEST, OWN_VERSION, Scenario
 from ...models.replication.variants import VARIANTS
-from ..errors import InputError, LogjudgeError, shortened
+from ..errors import InputError, LogjudgeError, close_names, shortened
 from ..files import reason_of
 
 KEYS = (
@@ -117,7 +116,7 @@ def _invariants(data: Mapping[str, Any], source: str) -> tuple[str, ...]:
 def _check_name(what: str, name: str, known: Iterable[str], listing: str, source: str) -> None:
     """Raise InputError with the known names that are close to this one, unless it is known."""
     if name not in known:
-        close = " or ".join(get_close_matches(name, known, cutoff=0.5))
+        close = " or ".join(close_names(name, known))
         raise InputError(source, f"the {what} {shortened(repr(name))}", close or "a known one", listing)
 
 
