@@ -104,6 +104,12 @@ def test_a_log_within_the_process_may_be_faster_than_a_network(tmp_path: Path) -
     assert len(json.loads(lint(tmp_path, IN_MICROSECONDS, None, "--json").stdout)["notes"]) == 1
 
 
+def test_an_operation_that_ends_before_it_begins_has_no_latency(tmp_path: Path) -> None:
+    found = lint(tmp_path, [send("invoke", 0, "a", 20_000_000), send("ok", 0, "a", 10_000_000, offset=0), *CLEAN[2:]])
+    assert "1 operation completed before being invoked" in found.output
+    assert "operations took" not in found.output
+
+
 def test_many_malformed_lines_are_counted_and_all_printed_on_request(tmp_path: Path) -> None:
     events = [*CLEAN, *["nothing"] * 25]
     assert lint(tmp_path, events).output.endswith("5 more malformed lines; --all prints them\n")

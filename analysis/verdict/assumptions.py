@@ -235,7 +235,7 @@ def short_latency(latencies: Sequence[int | None]) -> str:
     A log within the client's process can be as fast, so this alone breaks no assumption. `latencies` as above.
     """
     took = max((latency for latency in latencies if latency is not None), default=MIN_ROUND_TRIP_NS)
-    if took >= MIN_ROUND_TRIP_NS:
+    if not 0 <= took < MIN_ROUND_TRIP_NS:  # negative: completed before being invoked, which is reported by itself
         return ""
     fast = f"operations took {took:,} ns, less than a round trip within a host"
     return f"{fast}: if the log is not in the clients' own process, times may not be in nanoseconds"
