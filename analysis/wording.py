@@ -38,7 +38,9 @@ def some_values(values: Sequence[str]) -> str:
 
 
 def either(measures: Sequence[str]) -> str:
-    """a, b or c."""
+    """a, b or c. With semicolons if a measure has a comma of its own: a, b; c; or d."""
+    if len(measures) > 1 and any("," in one for one in measures):
+        return "; ".join(measures[:-1]) + f"; or {measures[-1]}"
     return " or ".join(part for part in (", ".join(measures[:-1]), *measures[-1:]) if part)
 
 

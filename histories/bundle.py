@@ -270,6 +270,9 @@ def _large_bytes() -> int:
 def _history_files(folder: Path) -> list[Path]:
     inside = [folder, *([folder / "history"] if (folder / "history").is_dir() else [])]
     names = [str(path.relative_to(folder)) + "/" * path.is_dir() for each in inside for path in sorted(each.iterdir())]
+    if packed := next((name for name in _HISTORY_NAMES if f"{name}/" in names), None):
+        hint = "if it has the parts of one history, as Spark writes them, rename it to history"
+        raise InputError(str(folder / packed), "a folder", "a file", hint)
     return [folder / name for name in history_names(names)]
 
 

@@ -53,6 +53,10 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str) or _is_whole(value)
 
 
+def _is_policy(value: Any) -> bool:
+    return isinstance(value, str) and {part.strip() for part in value.split(",")} <= {"", "compact", "delete"}
+
+
 OBJECT = Kind("an object", lambda value: isinstance(value, dict))
 FLAG = Kind("true or false", lambda value: isinstance(value, bool))
 SWITCH = Kind("true or false", lambda value: str(value).lower() in ("true", "false"))
@@ -61,6 +65,7 @@ COUNT = Kind(f"a whole number from 1 to {MAX_INT32}", lambda value: count_of(val
 INTEGER = Kind("a whole number", _is_integer_setting)
 TIME = Kind("a time like 2026-11-20T10:00:00.000Z", _is_time)
 NANOSECONDS = Kind("nanoseconds since the start of the run", _is_whole)
+POLICY = Kind("delete, compact or both, separated by a comma", _is_policy)
 ASSIGNMENT = Kind("a list of brokers for each partition", lambda value: isinstance(value, list))
 
 RUN = {"name": TEXT, "started_at": TIME, "final": FLAG, "finished": FLAG, "system": OBJECT}
@@ -69,9 +74,9 @@ ENTRIES = {
     "topics": {
         "partitions": COUNT,
         "replication.factor": COUNT,
-        "min.insync.replicas": INTEGER,
+        "min.insync.replicas": COUNT,
         "unclean.leader.election.enable": SWITCH,
-        "cleanup.policy": TEXT,
+        "cleanup.policy": POLICY,
         "retention.ms": INTEGER,
         "retention.bytes": INTEGER,
         "replica.assignment": ASSIGNMENT,

@@ -84,8 +84,8 @@ class Settings:
 
     def isolation(self, process: str) -> str | None:
         """read_committed or read_uncommitted; None: not set."""
-        level = self.setting_of(process, "isolation.level")
-        return str(level) if level in ("read_committed", "read_uncommitted") else None
+        level = str(self.setting_of(process, "isolation.level")).lower()
+        return level if level in ("read_committed", "read_uncommitted") else None
 
     def setting_of(self, process: str | None, name: str, default: Any = None) -> Any:
         """A setting of a process, such as group.id; `default` if run.json does not set it."""
@@ -113,7 +113,7 @@ class Settings:
 
     def acks(self, process: str) -> str:
         """The configured acks: all, 1 or 0. Kafka's default since 3.0 is all; -1 means all."""
-        acks = str(self.setting_of(process, "acks", "all"))
+        acks = str(self.setting_of(process, "acks", "all")).lower()
         return "all" if acks == "-1" else acks
 
     def reads_uncommitted(self, process: str) -> bool:
