@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from json import JSONDecodeError
 
 NO_SUCH_FILE = "no such file or folder"
 NO_PERMISSION = "no permission to read it"
@@ -73,6 +74,15 @@ def unknown_name(what: str, found: object, names: Iterable[str], listing: str = 
 def shortened(text: str, max_chars: int = 60) -> str:
     """The beginning of a text from an input, for a sentence."""
     return text if len(text) <= max_chars else text[:max_chars] + "…"
+
+
+def no_json(error: Exception) -> str:
+    """What a text is that json cannot read."""
+    if isinstance(error, RecursionError):
+        return "JSON that is nested too deeply"
+    if isinstance(error, JSONDecodeError):
+        return f"no JSON ({error.msg} at line {error.lineno}, column {error.colno})"
+    return f"{error}"
 
 
 def describe_error(error: Exception) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .config_check import check_config, count_of
-from .errors import InputError
+from .errors import InputError, no_json
 from .files import check_path, reason_of
 
 SEVEN_DAYS_MS = 604_800_000  # Kafka's default of retention.ms
@@ -200,11 +200,10 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     except UnicodeEncodeError as error:
         raise InputError(source, f"{error.object[error.start]!r}, half of a character", "valid Unicode") from error
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        found = f"no JSON ({error.msg} at {where})"
-        raise InputError(source, found, EXPECTED, f"correct {where}, or copy the file again if it was cut") from error
+        hint = f"correct line {error.lineno}, column {error.colno}, or copy the file again if it was cut"
+        raise InputError(source, no_json(error), EXPECTED, hint) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(source, f"{error}", EXPECTED) from error
+        raise InputError(source, no_json(error), EXPECTED) from error
     if not isinstance(config, dict):
         raise InputError(source, "JSON that is not an object", EXPECTED)
     version = config.get("format", 1)

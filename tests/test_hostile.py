@@ -325,7 +325,7 @@ CONFIGS: list[Any] = [
         ('{"processes": {"p": {"acks": "\\ud800"}}}', "half of a character"),
         ('{"final": true, "final": false}', "'final' twice in an object"),
         ('{"topics": {"x": {}, "x": {"partitions": 3}}}', "'x' twice in an object"),
-        ("[" * 5000, "the run's JSON object"),
+        ("[" * 5000, "found JSON that is nested too deeply, expected the run's JSON object"),
         ('{"form', r"found no JSON .* at line 1, column 2\).*; correct line 1, column 2, or copy the file again"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from logjudge.analysis.figures import merge_figures
 from logjudge.analysis.verdict.document import report_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.errors import InputError, UsageError
-from logjudge.plots.report.saved import load, write_result
+from logjudge.plots.report.saved import load, load_figures, write_result
 from report_pages import Page, save
 
 
@@ -130,7 +131,8 @@ def test_a_bug_is_not_reported_as_a_change_by_hand(
     ("name", "content", "expected"),
     [
         ("verdict.json", None, "no verdict.json"),
-        ("verdict.json", b"{", "verdict.json: found"),
+        ("verdict.json", b"{", "verdict.json: found no JSON (Expecting property name"),
+        ("verdict.json", b"[" * 100_000, "verdict.json: found JSON that is nested too deeply"),
         ("figures.json", None, "figures.json: no such file"),
         ("figures.json", b'{"format": 2}', "found format 2"),
         ("figures.json", b'{"format": 1}', "found no key 'name'"),
@@ -150,3 +152,13 @@ def test_damaged_results_are_a_sentence(
     assert isinstance(result.exception, InputError)
     assert expected in str(result.exception)
     assert "logjudge check" in str(result.exception)
+
+
+def test_figures_with_more_bins_than_a_plot_has_are_refused(saved: Path, tmp_path: Path) -> None:
+    for file in ("verdict.json", "findings.parquet", "figures.json"):
+        (tmp_path / file).write_bytes((saved / file).read_bytes())
+    figures = json.loads((tmp_path / "figures.json").read_bytes())
+    figures["bins"]["count"] = 10**9
+    (tmp_path / "figures.json").write_text(json.dumps(figures))
+    with pytest.raises(InputError, match=r"found bins\.count = 1000000000, expected a number from 0 to"):
+        load_figures(tmp_path)

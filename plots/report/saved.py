@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...histories.errors import NO_SUCH_FILE, InputError, LogjudgeError, describe_error
+from ...histories.errors import NO_SUCH_FILE, InputError, LogjudgeError, describe_error, no_json
+from ...histories.files import reason_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,7 +52,14 @@ def load(folder: Path) -> Saved:
 
 def load_figures(folder: Path) -> dict[str, Any]:
     """Loads figures.json. Raises InputError."""
-    return _object(folder / "figures.json", _FIGURES)
+    from ...analysis.figures.series import MAX_BINS
+
+    file = folder / "figures.json"
+    figures = _object(file, _FIGURES)
+    count = figures["bins"].get("count") if isinstance(figures["bins"], dict) else None
+    if not isinstance(count, int) or not 0 <= count <= MAX_BINS:  # a plot draws each of them
+        raise InputError(str(file), f"bins.count = {count}", f"a number from 0 to {MAX_BINS}", _AGAIN)
+    return figures
 
 
 def write_result(folder: Path, report: dict[str, Any], results: Results, figures: dict[str, Any], plots: str) -> None:
@@ -129,8 +137,11 @@ def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
         content = json.loads(file.read_bytes())
-    except (ValueError, RecursionError, OSError) as error:
-        raise InputError(str(file), str(error), "the JSON that `logjudge check` wrote", _AGAIN) from error
+    except OSError as error:
+        raise InputError(str(file), reason_of(error), "the JSON that `logjudge check` wrote", _AGAIN) from error
+    except (ValueError, RecursionError) as error:
+        found = no_json(error)
+        raise InputError(str(file), found, "the JSON that `logjudge check` wrote", _AGAIN) from error
     if not isinstance(content, dict) or content.get("format") != 1:
         found = f"format {content.get('format')!r}" if isinstance(content, dict) else "no JSON object"
         raise InputError(str(file), found, "format 1", _AGAIN)
