@@ -107,19 +107,25 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, i
     """
     if lost.last_acked is None or stale.has_conflict or stale.leader in (None, new.leader):
         return False
-    until_new = MAX_INT64 if new.time is None else new.time
-    if _held_another(timeline, stale, [at for _, at in lost.earlier if (stale.time or 0) <= at < until_new], lost):
+    if _appended_another(timeline, stale, new, lost):
         return False
     cuts = truncations(timeline, stale.leader, lost.last_acked, lost.first)
     until = min([until, *(cut.when for cut in dated(cuts))])
     # Whether the evidence has the starts of the new leader.
     is_known = bool(cuts) or (is_without and bool(timeline.starts_of(new.leader)))
-    if not is_known or timeline.starts_of(new.leader, lost.last_acked - SECOND, until):
+    since = lost.last_acked - SECOND if new.time is None else max(lost.last_acked - SECOND, new.time)
+    if not is_known or timeline.starts_of(new.leader, since, until):
         return False
     # A broker that begins to follow has not truncated yet what it acknowledged as leader.
     followed = timeline.dated_ends(stale.leader, "followed", until=until - 1)
     began = [end.end for end in followed if end.fact.epoch == stale.epoch + 1]
     return (not began or began[0] > lost.first) and _may_have_led_on(timeline, stale, new, lost)
+
+
+def _appended_another(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
+    """Whether the leader of a term acknowledged another record at the first lost offset before a later term began."""
+    until = MAX_INT64 if new.time is None else new.time
+    return _held_another(timeline, stale, [at for _, at in lost.earlier if (stale.time or 0) <= at < until], lost)
 
 
 def _held_another(timeline: Timeline, term: Term, acknowledged: list[int], lost: Lost) -> bool:
@@ -175,7 +181,8 @@ def _term_at(timeline: Timeline, time: int | None, now: int | None) -> Term | No
 def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | None) -> Term | None:
     """The term after epoch `now` that acknowledged the lost records, if the leader of `term` cannot have; else None.
 
-    All other leaders of these terms must have been dead.
+    All other leaders of these terms must have been dead, or dead when it began: a broker that starts later leads no
+    earlier term.
     """
     if term is None or now is None or lost.first_acked is None or lost.last_acked is None:
         return None
@@ -192,7 +199,13 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
     earlier = [time for value, time in lost.earlier if value in now_there]
     held_all_along = bool(timeline.starts_and_loads(term.leader)) and _held_another(timeline, term, earlier, lost)
     had_to_die = others - {term.leader} if held_all_along else others
-    are_dead = all(is_process_dead(timeline, other, since, until) for other in had_to_die)
+    again = {t.leader for t in begun if t.epoch > newer[-1].epoch}
+    elected = newer[-1].when
+    are_dead = all(
+        is_process_dead(timeline, other, since, until)
+        or (other not in again and is_process_dead(timeline, other, elected - SECOND, elected))
+        for other in had_to_die
+    )
     return newer[-1] if are_dead and term.leader in others else None
 
 
@@ -225,17 +238,24 @@ def facts_lost_by_restart(timeline: Timeline, term: Term, lost: Lost) -> list[Fa
 
 
 def missing_if_replaced_leader_wrote(timeline: Timeline, term: Term | None, lost: Lost) -> list[str]:
-    """The missing evidence for records with acks=1 that a replaced leader may have acknowledged, and truncated later:
-    the previous one just after an election, or one that may not have learned of its replacement.
+    """The missing evidence for records that a replaced leader may have acknowledged, and truncated later: the previous
+    one just after an election, or one that may not have learned of its replacement.
+
+    With acks=all only a leader that was alone in the ISR acknowledges records that no other broker has.
     """
-    if lost.acks != {"1"} or term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
+    if term is None or lost.first_acked is None or epoch_of_records(timeline, lost) is not None:
+        return []
+    if lost.acks != {"1"} and not _may_have_replaced_only_member(timeline, term):
         return []
     first = lost.first_acked
-    previous = timeline.terms.get(term.epoch - 1)
+    previous = _previous_term(timeline, term)
     while previous is not None and previous.leader == term.leader:
-        term, previous = previous, timeline.terms.get(previous.epoch - 1)
-    is_dead = previous is not None and is_process_dead(timeline, previous.leader or "", first, first)
-    if term.epoch > 0 and term.time is not None and first - term.time < SECOND and not is_dead:
+        term, previous = previous, _previous_term(timeline, previous)
+    is_out = previous is not None and (
+        is_process_dead(timeline, previous.leader or "", first, first)
+        or _appended_another(timeline, previous, term, lost)
+    )
+    if term.epoch > 0 and term.time is not None and first - term.time < SECOND and not is_out:
         return [f"whether broker {term.leader}, which had just been elected, acknowledged the records"]
     earlier = [t for t in timeline.led_terms if t.epoch < term.epoch and t.leader != term.leader]
     replaced = next((t for t in earlier if _may_have_written(timeline, t, term, lost)), None)
@@ -244,11 +264,33 @@ def missing_if_replaced_leader_wrote(timeline: Timeline, term: Term | None, lost
     return [f"whether broker {term.leader} acknowledged the records, or broker {replaced.leader}, its predecessor"]
 
 
+def _may_have_replaced_only_member(timeline: Timeline, term: Term) -> bool:
+    """Whether a term's leader came from outside of an ISR that may have had only the leader before it."""
+    previous = _previous_term(timeline, term)
+    if previous is not None and previous.leader == term.leader:
+        return False
+    alone = term.electable if previous is None else {previous.leader}
+    was_alone = term.electable is None or (len(term.electable) == 1 and term.electable == alone)
+    return was_alone and term.elected_uncleanly is True
+
+
+def _previous_term(timeline: Timeline, term: Term) -> Term | None:
+    """The term of the last epoch before this one that had a leader; None if it is not recorded."""
+    without_leader = {fact.epoch for fact in timeline.isr_reports if fact.kind == "leaderless"}
+    without_leader = (without_leader | timeline.leaderless_epochs) - timeline.terms.keys()
+    epoch = term.epoch - 1
+    while epoch in without_leader:
+        epoch -= 1
+    return timeline.terms.get(epoch)
+
+
 def _may_have_written(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> bool:
     """Whether a replaced leader may have had the lost records of its own: by the next known end of its log, or as it
     had left the ISR when the next leader began.
     """
     if lost.last_acked is None or stale.has_conflict or not _may_have_led_on(timeline, stale, new, lost):
+        return False
+    if _appended_another(timeline, stale, new, lost):
         return False
     ends = timeline.dated_ends(stale.leader, "loaded", "followed", since=lost.last_acked - SECOND)
     return ends[0].end > lost.first if ends else stale.leader not in (new.isr or {stale.leader})

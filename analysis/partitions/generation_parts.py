@@ -36,6 +36,7 @@ BY_TIME = ("metadata", "log_events")
 DELETION = "topic-deletion"
 DELETION_LINES = (DELETION, "topic-deleted")  # by which a controller before KRaft begins and completes a deletion
 LOGS = ("records", "batches", "segments")
+MAX_ZONE_NS = 14 * 3_600_000_000_000  # by which a time zone differs from UTC
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
 
@@ -45,11 +46,6 @@ class Recorded(NamedTuple):
     topic: str
     tables: Frames
     common: Common
-
-    @property
-    def is_dated(self) -> bool:
-        """Whether the start of the run is recorded."""
-        return self.common.settings.started_ms is not None
 
     def nanoseconds(self, ms: pl.Expr) -> pl.Expr:
         """A time in ms since the epoch as ns since the start of the run; since the epoch if that is not recorded."""
@@ -89,12 +85,12 @@ def _generations(recorded: Recorded) -> list[TopicGeneration]:
     found = generations_of(changes, faults, since_metadata_began(copies, began, started), is_complete)
     if _has_deletion(found) or not (logged := _logged_copies(recorded)):
         return found
-    if started is None:
+    copies_with_logged = since_metadata_began([*copies, *logged], began, started)
+    found = generations_of(changes, faults, copies_with_logged, is_complete)
+    if any(one.deleted is not None and not _is_dated(recorded, one.deleted) for one in found):
         ids = list(dict.fromkeys(copy.topic_id for copy in logged))
         changes += [TopicChange(DELETE, ANY_TIME, id_, False, number) for number, id_ in enumerate(ids[:-1], 1)]
         return generations_of(changes, faults, copies, is_complete)
-    copies = since_metadata_began([*copies, *logged], began, started)
-    found = generations_of(changes, faults, copies, is_complete)
     return [
         one if one.deleted is None or _ran_meanwhile(recorded, one.deleted) else replace(one, is_deletion_certain=False)
         for one in found
@@ -116,10 +112,28 @@ def _logged_deletions(recorded: Recorded) -> list[TopicChange]:
         if kind == DELETION:  # also logged when it begins anew
             begun = time if begun is None else begun
         elif begun is not None:
-            span = Span(begun - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS) if recorded.is_dated else ANY_TIME
-            out.append(TopicChange(DELETE, span, order=len(out)))
+            span = Span(begun - MAX_CLOCK_SKEW_NS, time + MAX_CLOCK_SKEW_NS)
+            out.append(TopicChange(DELETE, span if _is_dated(recorded, span) else ANY_TIME, order=len(out)))
             begun = None
     return out
+
+
+def _is_dated(recorded: Recorded, logged: Span) -> bool:
+    """Whether the time of a deletion in brokers' logs is known on the history's clock.
+
+    It is not if no fault bounds the brokers' clocks, and the time is outside the history, but another time zone would
+    put it inside.
+    """
+    clocks = recorded.common.clocks.values()
+    if recorded.common.settings.started_ms is None or any(clock.low is not None or clock.offset for clock in clocks):
+        return recorded.common.settings.started_ms is not None
+    observed = [recorded.tables[name].select("invoked", "completed") for name in OBSERVED if name in recorded.tables]
+    first = least(pl.concat([rows["invoked"] for rows in observed]), None) if observed else None
+    if first is None:
+        return True
+    last = max(greatest(rows["completed"], first) for rows in observed)
+    is_inside = logged.latest >= first and logged.earliest <= last
+    return is_inside or logged.latest < first - MAX_ZONE_NS or logged.earliest > last + MAX_ZONE_NS
 
 
 def _ran_meanwhile(recorded: Recorded, deleted: Span) -> bool:
@@ -266,7 +280,7 @@ def _note_ambiguous(
     """Adds the evidence that could not be assigned to a generation to each part that exists at the end."""
     between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
     if any(part.generation.deleted == ANY_TIME for part in parts):
-        undated = "which has no time on the history's clock (run.json lacks started_at, or the time of a snapshot)"
+        undated = "which has no time on the history's clock (no started_at, time of a snapshot, or time zone of logs)"
         between = f"of {topic} may be from before or after its deletion, {undated}"
     ambiguous: list[tuple[str, str]] = []
     if unassigned_sends:

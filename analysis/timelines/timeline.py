@@ -49,6 +49,7 @@ class Timeline:
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched
     moves: list[Move] = field(default_factory=list)  # steps of reassignments
     controllers: list[Fact] = field(default_factory=list)  # changes of the active controller
+    leaderless_epochs: set[int] = field(default_factory=set)  # by brokers' logs
     led_by_two: Collection[int] = ()  # the leader epochs that two brokers led, by their own lines
     refused_fetches: list[Fact] = field(default_factory=list)  # of followers, from offsets that their leader lacked
     merged: Mapping[Fact, Fact] = field(default_factory=dict)  # fact -> the fact of the same event with all sources
@@ -183,7 +184,6 @@ class Builder(Timeline):
     reported_by_leaders: list[Fact] = field(default_factory=list)  # the ISR as a leader reports it
     isr_by_partition_epoch: dict[int, Fact] = field(default_factory=dict)  # from logs
     elr_by_partition_epoch: dict[int, frozenset[str]] = field(default_factory=dict)  # from logs since Kafka 4.2
-    leaderless_epochs: set[int] = field(default_factory=set)  # by brokers' logs
     decisions: dict[Decision, set[str]] = field(default_factory=dict)  # -> the files that record it
     logged_settings: dict[str, list[str]] = field(default_factory=dict)  # of the topic: name -> its values in order
     logged_positions: dict[tuple[str, str], int] = field(default_factory=dict)  # (broker, name) -> its last one's index

@@ -9,7 +9,7 @@ from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.replica_history import facts_had_records
 
 from .replica_texts import logs
-from .timelines import CUT, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BEGINS, CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 FOLLOWS = (
@@ -108,6 +108,39 @@ def test_the_isr_of_a_new_leader_is_not_that_of_a_late_acknowledgement(changes, 
     tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
     explained = explain_loss(timeline(tables, None, meta), lost(at=4.2))
     assert explained.cause == cause, explained
+
+
+def test_a_start_before_the_election_of_a_leader_lost_nothing_that_it_acknowledged():
+    unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((3, {"isr": [1]}), (3.8, REGISTERED), (4, unclean))
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))])
+    assert explain_loss(found, lost(at=4.2)).cause == "unclean-election"
+
+
+@pytest.mark.parametrize(("isr", "cause"), [([1], "unknown"), ([1, 2], "last-replica-standing")])
+def test_with_acks_all_only_a_leader_alone_in_the_isr_acknowledges_late(isr, cause):
+    """As in a recorded run: broker 1, cut off, acknowledges just after the election of broker 2, which dies then."""
+    meta = metadata((3, {"isr": isr}), (8, {"leader": 2, "isr": [2]}))
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    led = [(at, BEGINS % (1, 1, 3, "2")) for at in (8, 13)]
+    events = [server_log("1", (20, CUT % 1)), server_log("2", led[0], (12, LOADED % 1), led[1])]
+    faults = (fault("kill", "2", 9), fault("restart", "2", 11))
+    late = lost(first=2, last=2, values=("c",), at=8.2)
+    explained = explain_loss(timeline(tables, None, meta, events, faults=faults), late)
+    assert explained.cause == cause, explained
+
+
+def test_without_the_metadata_log_a_replaced_leader_may_have_been_alone_in_the_isr():
+    """No line names the leader of epoch 1."""
+    led = [(at, BEGINS % (2, 1, 3, "2")) for at in (8, 13)]
+    shrunk = [(at, BEGINS % (0, 0, at, isr)) for at, isr in ((1, "1,2"), (2, "1"))]
+    events = [server_log("1", *shrunk, (20, CUT % 1)), server_log("2", led[0], (12, LOADED % 1), led[1])]
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 2, 1))}
+    faults = (fault("kill", "2", 9), fault("restart", "2", 11))
+    late = lost(first=2, last=2, values=("c",), at=8.2)
+    found = timeline(tables, None, None, events, {"min.insync.replicas": 1}, faults=faults)
+    assert explain_loss(found, late).cause == "unknown"
 
 
 @pytest.mark.parametrize(

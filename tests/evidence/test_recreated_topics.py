@@ -21,7 +21,7 @@ OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
 HISTORY = "p:a@0 p:b@1 c:<a@0,b@1 delete-topic create-topic p:d@0 p:e@1 c:<d@0,e@1 end=2 final:<d@0,e@1"
 STARTED_AT = "2026-01-01T00:00:00Z"
 LED = (
-    "[2026-01-01 00:00:0%d,000] INFO [Broker id=1] Leader x-0 with topic id Some(%s) starts at leader epoch 0 from"
+    "[2026-01-01 %s:00:0%d,000] INFO [Broker id=1] Leader x-0 with topic id Some(%s) starts at leader epoch 0 from"
     " offset 0 with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas [] ."
     " Previous leader None and previous leader epoch was -1. (state.change.logger)\n"
 )
@@ -75,16 +75,21 @@ def test_each_generation_has_its_own_leaders(run: Path) -> None:
     assert "shrank" not in new
 
 
-@pytest.mark.parametrize("has_metadata", [True, False])
-def test_without_the_start_of_the_run_a_recorded_deletion_has_no_time(run: Path, has_metadata: bool) -> None:
-    """Then nothing shows whether an acknowledged record was sent before the deletion, so its absence is no loss."""
+@pytest.mark.parametrize(("has_start", "has_metadata"), [(False, True), (False, False), (True, False)])
+def test_a_deletion_without_a_time_on_the_clock_of_the_history(run: Path, has_start: bool, has_metadata: bool) -> None:
+    """Then nothing shows whether an acknowledged record was sent before the deletion, so its absence is no loss.
+
+    The start of the run is not recorded, or brokers logged in an unknown time zone.
+    """
     shutil.rmtree(run / "snapshots")
-    (run / "run.json").unlink()
+    if not has_start:
+        (run / "run.json").unlink()
     lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
     (run / "history.jsonl").write_text("".join(line for line in lines if "-topic" not in line))
     if not has_metadata:
         shutil.rmtree(run / "brokers" / "100")
-        (run / "brokers" / "1" / "state-change.log").write_text(LED % (1, OLD) + LED % (9, NEW))
+        hour = "05" if has_start else "00"
+        (run / "brokers" / "1" / "state-change.log").write_text(LED % (hour, 1, OLD) + LED % (hour, 9, NEW))
     result = check(run)
     assert not len(result.findings)
     assert result.rules["lost-write"]["verdict"] == "unknown"
