@@ -86,6 +86,17 @@ def test_a_leader_that_missed_two_elections_acknowledged_what_it_truncated():
     assert explain_loss(timeline(tables, None, meta, both_cut), late).cause == "unknown"
 
 
+@pytest.mark.parametrize(("end", "cause"), [(2, "single-ack-failover"), (3, "unknown")])
+def test_a_leader_that_follows_with_a_shorter_log_acknowledged_none(end, cause):
+    """Broker 3, cut off, led from 4 s, and heard only of the last of three later elections."""
+    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("2", 0, 0), ("2", 4, 1))}
+    in_sync, leads_3, leads_2 = {"isr": [1, 2, 3]}, {"leader": 3, "isr": [2, 3]}, {"leader": 2, "isr": [2]}
+    meta = metadata((2, in_sync), (4, leads_3), (6, leads_2), (8, {"leader": -1}), (9, {"leader": 2}))
+    late = lost(acks="1", first=2, last=2, values=("c",), at=15)
+    events = [server_log("1", (20, CUT % 1)), server_log("3", (19, FOLLOWS % (4, end)), (20, CUT % 1))]
+    assert explain_loss(timeline(tables, None, meta, events), late).cause == cause
+
+
 @pytest.mark.parametrize(
     ("start", "cause"), [(1, "single-ack-failover"), (2, "single-ack-failover"), (3, "unclean-election")]
 )
