@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64
 from .facts import Fact
 
 SAME_TIME_NS = 2_000_000_000  # between two sources' records of one event: their clocks and delays differ
@@ -37,8 +38,8 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
         elif fact.time is None and place in by_place:
             found = by_place[place]
         else:
-            last = same[: -MAX_CANDIDATES - 1 : -1]
-            found = next((index for index in last if _is_same_event(merged[index], fact)), len(merged))
+            earlier = _candidates(merged, same, fact)
+            found = next((index for index in earlier if _is_same_event(merged[index], fact)), len(merged))
         if found < len(merged):
             merged[found] = _join_sources(merged[found], fact)
         else:
@@ -51,14 +52,28 @@ def merge_sources(facts: Iterable[Fact]) -> dict[Fact, Fact]:
     return {fact: merged[index] for fact, index in index_of.items()}
 
 
+def _candidates(merged: list[Fact], same: list[int], fact: Fact) -> Iterator[int]:
+    """The facts of `same`, in order of time, that may record a later fact's event; the last comes first."""
+    first = MIN_INT64 if fact.time is None or fact.kind in ONCE else fact.time - SAME_TIME_NS
+    for index in same[: -MAX_CANDIDATES - 1 : -1]:
+        time = merged[index].time
+        if time is not None and time < first:
+            return
+        yield index
+
+
 def _is_same_event(one: Fact, other: Fact) -> bool:
     """Whether two facts with equal `about` record one event. If one source records both, they are two events."""
     if other.kind in ONCE:
         return True
     for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():
         if _origin(known) == _origin(other):
-            return all(getattr(known, name) == getattr(other, name) for name in ("time", "line", "byte", "place"))
+            return _place_in_source(known) == _place_in_source(other)
     return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME_NS
+
+
+def _place_in_source(fact: Fact) -> tuple[Any, ...]:
+    return fact.line, fact.byte, fact.place, fact.time
 
 
 def _join_sources(one: Fact, other: Fact) -> Fact:
@@ -71,4 +86,9 @@ def _join_sources(one: Fact, other: Fact) -> Fact:
 
 def _origin(fact: Fact) -> str | None:
     """The path of the source without its snapshot: copies of one log are one source. None means the history."""
-    return fact.source and re.sub(r"^snapshots/[^/]+/", "", fact.source)
+    return fact.source and _without_snapshot(fact.source)
+
+
+@lru_cache(maxsize=1024)  # a log that repeats one line has each fact compared with MAX_CANDIDATES others
+def _without_snapshot(source: str) -> str:
+    return re.sub(r"^snapshots/[^/]+/", "", source)

@@ -95,6 +95,12 @@ def test_many_equal_facts_are_not_compared_with_each_other(time: int | None, mon
     assert len(compared) <= 1000 * merged_sources.MAX_CANDIDATES
 
 
+def test_facts_that_are_far_apart_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker may leave and join an ISR thousands of times in a day."""
+    monkeypatch.setattr(merged_sources, "_is_same_event", lambda *_: pytest.fail("compared"))
+    assert len(shown([log_fact(30 * number) for number in range(100)])) == 100
+
+
 def test_a_registration_is_one_event_for_all_partitions():
     """Records of one millisecond: another partition has no change of this one before the registration."""
     records = metadata((5, {"isr": [1]}), (5, {"brokerId": 2, "logDirs": "a"}))
