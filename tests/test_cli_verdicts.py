@@ -44,6 +44,7 @@ def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
     assert verdict("--only", "nonmonotonic-send", "--strict", "--allow", "nonmonotonic-send")[0] == "valid"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("empty", [b"", gzip.compress(b""), "no rows"], ids=["plain", "gzip", "Parquet"])
 def test_an_empty_history_beside_others_keeps_the_verdict_from_valid(tmp_path: Path, empty: bytes | str) -> None:
     """Either a client recorded nothing, or its lines were lost; the file does not show which."""

@@ -95,6 +95,7 @@ def texts(notebook: Any) -> list[str]:
     return [output.get("text") or output["data"]["text/plain"] for output in outputs]
 
 
+@pytest.mark.thorough
 def test_the_notebook_shows_what_it_stores() -> None:
     stored = nbformat.read(NOTEBOOK, as_version=4)
     nbformat.validate(stored)

@@ -227,6 +227,7 @@ def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun]
         assert verdict_of(results) == verdict_of(judged.results)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("split_bytes", [5_000, pytest.param(60_000, marks=pytest.mark.campaign)])
 @pytest.mark.usefixtures("on_all_cores")
 def test_any_splits(split_bytes: int, some: list[JudgedRun]) -> None:

@@ -105,7 +105,6 @@ def test_the_corpus_is_judged_the_same_in_calls() -> None:
     assert closed, "offsets of some partitions are closed, or the calls differ in nothing"
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_rows_that_contradict_closed_offsets_are_judged(name: str) -> None:
     history = parse(BETWEEN[name][0])

@@ -121,6 +121,7 @@ def parameters() -> Iterator[Any]:
         yield pytest.param(case, id=case["name"], marks=() if some else pytest.mark.campaign)
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("case", list(parameters()))
 def test_agrees_with_jepsen(case: dict[str, Any], tmp_path: Path) -> None:
     theirs = _theirs(case)

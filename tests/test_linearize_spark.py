@@ -130,7 +130,6 @@ HISTORIES = {
 }
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.spark
 @pytest.mark.parametrize("name", HISTORIES)
 def test_spark_shows_what_one_process_shows(judge: Judge, tmp_path: Path, name: str) -> None:

@@ -260,6 +260,7 @@ def test_parts_that_the_new_result_lacks_are_removed(tmp_path: Path) -> None:
 WRITING, READING = "plots.report.saved.write_result", "analysis.engines.local.read_split"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("number", "work"),
     [(signal.SIGTERM, READING), (signal.SIGHUP, WRITING), (signal.SIGINT, READING), (signal.SIGINT, WRITING)],

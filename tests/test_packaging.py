@@ -30,6 +30,7 @@ def installed() -> Path:
     return target
 
 
+@pytest.mark.thorough
 def test_the_wheel_has_every_module_and_template(installed: Path) -> None:
     def files(folder: Path) -> set[Path]:
         found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)

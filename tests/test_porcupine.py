@@ -323,6 +323,7 @@ SEQUENCES: dict[str, st.SearchStrategy[Action]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(SEQUENCES))
 def test_compiled_steps_agree_with_the_model(name: str) -> None:
     """Random walks: the same answers are possible, equal states have equal numbers, and observations change nothing."""

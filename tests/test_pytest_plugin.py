@@ -25,6 +25,7 @@ def run(project: Path, *options: str, **environment: str) -> subprocess.Complete
     return subprocess.run(command, capture_output=True, text=True, cwd=project, env=settings, check=False)
 
 
+@pytest.mark.thorough
 def test_the_example_passes(project: Path) -> None:
     done = run(project, "--strict-markers")
     assert done.returncode == 0, done.stdout

@@ -87,6 +87,7 @@ def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> N
     compare_together(random_texts(random, 30), offsets)
 
 
+@pytest.mark.thorough
 def test_verdicts_are_the_same_where_memory_is_short(tmp_path: Path) -> None:
     run = open_run(together(random_texts(Random(5), 20)).write(tmp_path))
     assert compare(run, OFFSETS, held=0)
@@ -133,6 +134,7 @@ def test_a_valid_partition_is_proved_by_its_ranges(tmp_path: Path) -> None:
     assert figures["impact"]["acknowledged"] == 9
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("large_rows", [0, None])
 def test_spark_proves_the_same(

@@ -176,6 +176,7 @@ def test_the_engine_reports_the_same_with_screening(tmp_path: Path) -> None:
     assert any("partitions" in (one["figures"] or {}) for one in batches.summaries)
 
 
+@pytest.mark.thorough
 def test_figures_of_all_partitions_are_the_same(tmp_path: Path) -> None:
     """The sums over all partitions; single partitions that are plainly valid are not drawn."""
     random = Random(7)

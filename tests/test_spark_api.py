@@ -41,6 +41,7 @@ def user_session(spark: Any) -> Any:
     return session
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("small", [True, False])
 def test_paths_give_the_findings_of_the_local_engine(
     user_session: Any, small: bool, monkeypatch: pytest.MonkeyPatch

@@ -147,6 +147,7 @@ def test_coordinators_topics_at_a_uri(spark: Any, bundle: Path, mounted: str, mo
     assert verdict_of(results) == verdict_of(expected)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("large", ["", "0"], ids=["decoded", "by headers"])
 def test_brokers_files_at_a_uri(

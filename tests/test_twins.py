@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 import twin_jepsen
 import twins_groups
 from campaign import IS_CAMPAIGN, Selection
@@ -72,6 +73,7 @@ def test_rules_and_twins_agree(tmp_path: Path) -> None:
             compare(text, findings, theirs[text])
 
 
+@pytest.mark.thorough
 def test_rules_and_twins_agree_on_values_that_were_sent_again(tmp_path: Path) -> None:
     selection, theirs, has_repeated = Selection(10), {}, {}
     for seed in range(SEEDS // 20):

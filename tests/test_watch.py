@@ -82,6 +82,7 @@ def test_bad_options_are_one_sentence(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.thorough
 def test_a_killed_call_leaves_the_state_of_the_last_one(growing: tuple[Path, list[str]], tmp_path: Path) -> None:
     folder, lines = growing
     command = [*LOGJUDGE, "check", str(folder), "--state", str(tmp_path / "s"), "--out", str(tmp_path / "out"), "-q"]

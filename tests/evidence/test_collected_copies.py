@@ -167,6 +167,7 @@ def _faults(*kinds: tuple[str, str, float]) -> str:
     return "".join(f"{json.dumps(event)}\n" for event in events)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("faults", "verdict"),
     [

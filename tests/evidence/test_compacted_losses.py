@@ -36,6 +36,7 @@ def lost_values(result, rule="lost-write"):
     return set(result.findings.filter(rule=rule)["values"].explode())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("snapshot", ["a", "m"])
 def test_an_unclean_election_lost_records_with_later_records_of_their_keys(unpacked, tmp_path, snapshot):
     source = unpacked(f"unclean-election-{snapshot}")

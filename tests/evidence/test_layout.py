@@ -195,6 +195,7 @@ PREFIXES = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ["unclean-election-a", "kip-101-a"])
 @pytest.mark.parametrize("form", PREFIXES)
 @pytest.mark.parametrize("order", ["interleaved", "one by one"])

@@ -64,6 +64,7 @@ def test_an_index_has_all_aborted_transactions(name: str, tmp_path: Path) -> Non
     assert verdict == ("invalid" if expected else "valid")
 
 
+@pytest.mark.thorough
 @given(st.lists(st.sampled_from(["7a", "8a", "7~", "8~", "7!", "8!"]), max_size=10), st.integers(0, 1023))
 @settings(max_examples=30, deadline=None)
 def test_the_index_agrees_with_a_twin(entries: list[str], chosen: int) -> None:

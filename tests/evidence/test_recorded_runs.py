@@ -42,6 +42,7 @@ def name_of(finding):
     return f"{finding.topic}-{finding.partition}"
 
 
+@pytest.mark.sampled(8)
 def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, run_name):
     run = recorded(run_name)
     lost = {}

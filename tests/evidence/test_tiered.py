@@ -65,6 +65,7 @@ def test_a_run_with_tiered_storage_is_valid(run: Path) -> None:
     assert len(list((run / "brokers").glob(f"*/data/orders-0/{FIRST_LOCAL:020d}.log"))) == len(BROKERS)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", ["run.json", "metadata log", "server.log", "none"])
 def test_each_source_shows_that_a_topic_is_tiered(source: str, run: Path) -> None:
     """Without any source the logs lack their first segments."""

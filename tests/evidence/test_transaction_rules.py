@@ -181,6 +181,7 @@ def naive_hanging(
     return found, is_unknown
 
 
+@pytest.mark.thorough
 def test_hanging_transactions_agree_with_a_twin(tmp_path: Path) -> None:
     selection = Selection(2)
     for seed in range(300):

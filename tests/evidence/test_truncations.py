@@ -43,6 +43,7 @@ def judged_alone(unpacked: Unpack, name: str, folder: Path) -> dict[str, Any]:
     return {**verdict_in(folder / "out"), "report": (folder / "out" / "report.md").read_text()}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "removed"),
     [

@@ -248,6 +248,7 @@ def judged(seed: int, variant: str, folder: Path) -> tuple[set[str], set[str]]:
     return set(breaches(written.cluster, INVARIANTS)), {rule for rule in RULES if found[rule]["verdict"] == "invalid"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_judge_invents_nothing(seed: int, tmp_path: Path) -> None:
     assert judged(seed, "kip-966", tmp_path / "run") == (set(), set())

@@ -90,6 +90,7 @@ def test_a_search_that_finds_nothing_reports_how_many_schedules_it_ran() -> None
     assert f"{LOSS} held in all schedules" in result.output
 
 
+@pytest.mark.thorough
 def test_the_result_does_not_depend_on_the_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("logjudge.cli.search.CHUNK", 20)
     one, two = (search(Space("asynchronous"), range(50), (LOSS,), jobs, stop=False) for jobs in (1, 2))
@@ -114,6 +115,7 @@ def _seconds_of(process: str) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.thorough
 def test_an_interrupt_ends_the_search_with_all_its_processes() -> None:
     """A terminal sends it to the whole process group, not only to the first process."""
     options = ["--variant", "kip-320", "--runs", "100000", "--jobs", "2"]

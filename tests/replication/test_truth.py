@@ -22,7 +22,6 @@ KINDS = (*SURVIVABLE, "unclean", "power-loss", "blackout", "duplication", "disk-
 OPTIONS = {"num.partitions": 2, "unclean.leader.election.enable": True, "enable.idempotence": False}
 
 
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("acks", ["all", "1"])
 def test_lost_and_repeated_values(variant: str, acks: str) -> None:
