@@ -238,6 +238,7 @@ def test_figures_of_all_rows_are_the_same(tmp_path: Path) -> None:
     assert after["impact"] == before["impact"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_spark_judges_condensed_partitions_the_same(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -287,6 +287,7 @@ def test_a_signal_leaves_nothing(number: signal.Signals, work: str, run: Path, t
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "run"]
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.campaign)])
 def test_a_signal_to_spark_leaves_nothing(number: signal.Signals, run: Path, tmp_path: Path) -> None:

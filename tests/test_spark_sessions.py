@@ -132,6 +132,7 @@ def test_workers_use_their_installed_package_if_it_is_the_same(tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == ["code.zip"]
 
 
+@pytest.mark.thorough
 def test_workers_unpack_the_shipped_package_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Sessions find it under the same path, so that compiled code, which lies beside it, is found too."""
     monkeypatch.setattr(driver_files, "digest_of", lambda _: "0" * 64)

@@ -51,7 +51,7 @@ ONCE_WRONG = (
 )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "seed", [*MIXED[:6], *ONCE_WRONG, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in MIXED[6:])]
 )
