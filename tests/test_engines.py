@@ -214,7 +214,7 @@ def _two_halves(history: History, folder: Path) -> None:
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(b"".join(lines[half:])))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("write", [_one_file_a_role, _shuffled, _two_halves])
 def test_any_files(write: Callable[[History, Path], None], some: list[JudgedRun], tmp_path: Path) -> None:
     for judged in some:

@@ -47,6 +47,7 @@ def forbid_drawing_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(painting, "_paint_one", fail)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("painter")
 def test_the_process_draws_the_same_files(
     figures: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,7 @@ def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: 
     assert valid > 25
 
 
+@pytest.mark.thorough
 @examples(2, 40)
 @given(st.randoms(use_true_random=False), st.integers(1, 10))
 def test_random_histories_are_judged_the_same(random: Random, offsets: int) -> None:

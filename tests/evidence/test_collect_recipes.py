@@ -83,7 +83,7 @@ def in_containers(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) ->
     return strip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("form", "layout", "name"),
     [

@@ -83,7 +83,7 @@ def test_batches_that_overlap_within_a_log_are_decoded():
     assert not len(identical)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["transactions-a", "retention-a"])
 def test_a_history_of_few_records_decodes_few_batches(unpacked, monkeypatch, tmp_path, name):
     """Findings, causes and summaries are the same, though most records are only known as ranges."""

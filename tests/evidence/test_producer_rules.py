@@ -30,6 +30,7 @@ def test_the_epochs_of_a_producer_do_not_go_back(name: str, tmp_path: Path) -> N
     assert verdict == ("invalid" if expected else "valid")
 
 
+@pytest.mark.thorough
 @given(st.lists(st.tuples(st.sampled_from("78"), st.integers(0, 3)), min_size=1, max_size=8))
 @settings(max_examples=30, deadline=None)
 def test_the_order_of_epochs_agrees_with_a_twin(entries: list[tuple[str, int]]) -> None:

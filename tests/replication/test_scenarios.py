@@ -77,7 +77,7 @@ def test_the_page_is_generated_and_its_picture_is_of_this_run(name: str, monkeyp
     assert len(picture) < 60_000
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_judge_names_the_causes_of_the_losses(name: str) -> None:
     causes = judged(name).causes()
