@@ -50,8 +50,8 @@ def lost_marker(timeline: Timeline, lost: Lost) -> LostMarker | str | None:
     marker = replace(lost, first=offset, last=offset, count=1, values=(), replaced=None, replaced_place=None)
     copied = [] if commit is None else [_marker_fact(timeline, commit)]
     facts = [*acknowledgement_facts(lost), *copied, _abort_fact(timeline, lost, abort)]
-    why = f"why the COMMIT marker of {name} was lost: the records are still in the log, but were aborted later"
-    return LostMarker(marker, facts, why)
+    unexplained = f"why the COMMIT marker of {name} was lost: the records are still in the log, but were aborted later"
+    return LostMarker(marker, facts, unexplained)
 
 
 def _aborted_records(timeline: Timeline, lost: Lost) -> tuple[_Records, dict[str, Any]] | None:

@@ -157,7 +157,7 @@ def _missing_of_electable(timeline: Timeline, new: Term, lost: Lost) -> str | No
         short_log_facts(timeline, other, lost, lost.first) or _returned_without(timeline, other, new, lost)
         for other in others
     ):
-        return _missing_of_losers(timeline, new, others)
+        return _missing_of_lost_logs(timeline, new, others)
     if all(_started_unseen(timeline, other, new, lost) for other in others):
         return f"whether {brokers(others)}, which started again, still had the records (server.log)"
     return None
@@ -179,7 +179,7 @@ def _started_unseen(timeline: Timeline, broker: str, new: Term, lost: Lost) -> b
     return not seen and not any(cut.time is None or cut.time <= until for cut in cuts)
 
 
-def _missing_of_losers(timeline: Timeline, new: Term, electable: list[str]) -> str:
+def _missing_of_lost_logs(timeline: Timeline, new: Term, electable: list[str]) -> str:
     """The missing evidence of replicas that lost the records and could have been elected instead."""
     failed = [b for b in electable if any(fact.kind == "disk-failed" for fact in reasons_absent(timeline, b, new.time))]
     if failed:

@@ -118,8 +118,8 @@ def _acknowledged_late(timeline: Timeline, stale: Term, lost: Lost, new: Term, i
         return False
     # A broker that begins to follow has not truncated yet what it acknowledged as leader.
     followed = timeline.dated_ends(stale.leader, "followed", until=until - 1)
-    began = [end.end for end in followed if (end.fact.epoch or 0) > stale.epoch]
-    began = began if cuts else [end.end for end in followed if end.fact.epoch == stale.epoch + 1]
+    later = [end for end in followed if (end.fact.epoch or 0) > stale.epoch]
+    began = [end.end for end in later if cuts or end.fact.epoch == stale.epoch + 1]
     return (not began or began[0] > lost.first) and _may_have_led_on(timeline, stale, new, lost)
 
 

@@ -125,8 +125,10 @@ def _is_dated(recorded: Recorded, logged: Span) -> bool:
     put it inside.
     """
     clocks = recorded.common.clocks.values()
-    if recorded.common.settings.started_ms is None or any(clock.low is not None or clock.offset for clock in clocks):
-        return recorded.common.settings.started_ms is not None
+    if recorded.common.settings.started_ms is None:
+        return False
+    if any(clock.low is not None or clock.offset for clock in clocks):
+        return True
     observed = [recorded.tables[name].select("invoked", "completed") for name in OBSERVED if name in recorded.tables]
     first = least(pl.concat([rows["invoked"] for rows in observed]), None) if observed else None
     if first is None:

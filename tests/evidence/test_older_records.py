@@ -118,7 +118,7 @@ def test_a_leader_acknowledges_until_it_hears_that_the_isr_is_empty():
 @pytest.mark.parametrize(("acks", "at"), [("1", 8.3), ("all", 15)], ids=["just elected", "late"])
 @pytest.mark.parametrize(("killed", "cause"), [(6, "unclean-election"), (9, "unknown")])
 def test_a_leader_that_was_dead_at_the_next_election_acknowledges_nothing_in_its_old_term(killed, acks, at, cause):
-    """Nobody led when broker 2 was elected at 8 s, as broker 1 had died, which was elected again at 14 s."""
+    """Broker 1 died, and there was no leader until broker 2 was elected at 8 s. Broker 1 leads again at 14 s."""
     none_leads = {"leader": -1, "isr": [], "eligibleLeaderReplicas": [1]}
     meta = metadata((4, {"isr": [1]}), (7, none_leads), (8, ELECTED_2), (11, LEADERLESS), (14, ELECTED_1))
     tables = {**TABLES, "epochs": epochs(("1", 0, 0), ("2", 2, 1), ("1", 4, 2))}
