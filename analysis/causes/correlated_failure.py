@@ -8,7 +8,7 @@ died later and were down at the same time: the last of them died before any star
 before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
 truncation. Where the history has a broker's power failures, one of them came before the election that lost the records.
 And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing). Evidence shows
-of each that it was not shut down in order: its death or a fault on its disk in the history, or lines of its server.log.
+of each that it was not shut down cleanly: its death or a fault on its disk in the history, or lines of its server.log.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 
 
 def _may_have_flushed(timeline: Timeline, broker: str, lost: Lost) -> bool:
-    """Whether a broker may have been shut down in order, with the records on disk, before it loaded its log again."""
+    """Whether a broker may have been shut down cleanly, with the records on disk, before it loaded its log again."""
     since = (lost.last_acked or 0) - SECOND
     loads = timeline.dated_ends(broker, "loaded", since=since)
     return may_have_stopped_in_order(timeline, broker, since, loads[0].when if loads else MAX_INT64)

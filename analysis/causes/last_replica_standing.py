@@ -10,7 +10,7 @@ Needs: the broker that leads afterwards had the records, as it acknowledged them
 acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
 it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
 elected, or when its process stopped that had led until then, or when it acknowledged them and led again in its own
-epoch. No unclean election made it the leader in between. And it was not shut down in order, which flushes the log: the
+epoch. No unclean election made it the leader in between. And it was not shut down cleanly, which flushes the log: the
 history has its death, a power failure or a fault on its disk, or its server.log shows that it halted, or that it had to
 recover its logs. If it led again from offset 0 without a power failure or a fault on its disk in the history, its
 server.log shows that it found a log.
@@ -118,7 +118,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
 def _missing_of_stop(timeline: Timeline, broker: str, lost: Lost, short: list[Fact], until: int) -> str:
     """The missing evidence that the log lost a tail which was not on disk; empty if it is there.
 
-    A broker that stopped in order had flushed its log. One that has no log at all may have another disk.
+    A broker that stopped cleanly had flushed its log. One that has no log at all may have another disk.
     """
     since = (lost.last_acked or 0) - SECOND
     if may_have_stopped_in_order(timeline, broker, since, until):

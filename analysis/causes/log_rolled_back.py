@@ -9,7 +9,7 @@ Needs: a log of the broker that leads afterwards, copied while it was down, with
 sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
 (everything below it was flushed); a copy of its log that another broker loaded, which had been down while they were
 written; a fault in the history that replaced its log, or cut it after a shutdown, and no power failure; a fault in the
-history that shut it down in order, or a line of its next start which shows that it had been (all logs were flushed); a
+history that shut it down cleanly, or a line of its next start which shows that it had been (all logs were flushed); a
 line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
 a registration without the log.dir of its replica, or with none of those that it had before (directory.id, since Kafka
 3.7).
@@ -227,7 +227,7 @@ def _replacement_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEn
     changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)
     restored = [fact for fact in changed if fact.kind in RESTORED]
     cut = [step for fact in changed for step in _cut_facts(timeline, broker, lost, fact)][:2]
-    # A broker that was shut down in order had flushed its logs, so a log that is short after the next start is another.
+    # A broker that was shut down cleanly had flushed its logs, so a log that is short after the next start is another.
     clean_starts = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker][:1]
     clean_starts = [fact for fact in clean_starts if _is_first_start(timeline, broker, fact, since)]
     in_order = clean_starts or _shutdown_facts(timeline, broker, since, until)
@@ -305,7 +305,7 @@ def _cut_facts(timeline: Timeline, broker: str, lost: Lost, fact: Fact) -> list[
 
 
 def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> list[Fact]:
-    """The fault that shut a broker down in order before its only start between two times; else empty."""
+    """The fault that shut a broker down cleanly before its only start between two times; else empty."""
     stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]

@@ -90,7 +90,7 @@ def may_have_stopped_in_order(timeline: Timeline, broker: str, since: int, until
     """Whether no evidence shows that a broker ended without a flush of its logs between two times (ns).
 
     Such evidence is a death or a fault on its disk in the history, the broker's own last line, or a line of its next
-    start: it found no mark of a shutdown in order.
+    start: it found no mark of a clean shutdown.
     """
     faults = [fault for fault, _ in timeline.faults_on(broker, (*DEATHS, *DISK_FAULTS, "disk-full"))]
     halted = [event for event in timeline.deaths_of(broker) if event.fact.kind == HALTED]
@@ -108,7 +108,7 @@ def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
 
 
 def is_stopped(timeline: Timeline, broker: str, at: int) -> bool:
-    """Whether the process of a broker did not run at a time (ns), as it had ended, perhaps by a shutdown in order."""
+    """Whether the process of a broker did not run at a time (ns), as it had ended, perhaps by a clean shutdown."""
     stop = last_stop(timeline, broker, at)
     is_shut_down = stop is not None and not timeline.starts_of(broker, stop.when, at)
     return is_shut_down or is_process_dead(timeline, broker, at, at)

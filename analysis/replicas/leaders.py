@@ -41,7 +41,7 @@ def formatting_record(metadata: pl.DataFrame) -> dict[str, Any] | None:
 def last_leader(metadata: pl.DataFrame, log_events: pl.DataFrame) -> str | None:
     """The last leader of one topic-partition, from its METADATA and LOG_EVENTS; None if not recorded.
 
-    The metadata log is proof and goes first. A cluster that shut down in order ends without a leader; then the result
+    The metadata log is proof and goes first. A cluster that shut down cleanly ends without a leader; then the result
     is its last leader, unless that one may not lead any more (KIP-966). Among log lines the greatest leader epoch
     decides, not the time. If that epoch has no leader, the last leader counts if it is in the recorded ISR.
     """

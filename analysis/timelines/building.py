@@ -307,7 +307,7 @@ def _from_faults(builder: Builder) -> None:
             _topic_fault(builder, fault, str(topic))
             continue
         name = None if topic is None or partition is None else f"{topic}-{partition}"
-        # A fault with a duration begins when it is invoked: a broker that stops in order leaves before that completes.
+        # A fault with a duration begins when it is invoked: a broker that stops cleanly leaves before that completes.
         is_beginning = fault.type == "fault" and fault.kind not in AT_ONCE
         time = fault.invoked if is_beginning else fault.completed
         about: dict[str, Any] = {"place": fault.place, "partition": name, "brokers": frozenset(fault.nodes)}

@@ -315,12 +315,12 @@ def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None
 
 
 def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    message = f"broker {row['broker']} found that it had been shut down in order, with all logs flushed"
+    message = f"broker {row['broker']} found that it had been shut down cleanly, with all logs flushed"
     builder.clean_starts.append(_fact(builder, row, message, "clean-start"))
 
 
 def _unclean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
-    message = f"broker {row['broker']} found that it had not been shut down in order, and recovered its logs"
+    message = f"broker {row['broker']} found that it had not been shut down cleanly, and recovered its logs"
     builder.unclean_starts.append(_fact(builder, row, message, "unclean-start"))
 
 

@@ -43,7 +43,7 @@ class Timeline:
     deletions: list[Deletion] = field(default_factory=list)
     cleanings: list[Fact] = field(default_factory=list)  # each up to an offset
     cleaned_from: dict[str, int] = field(default_factory=dict)  # broker -> the lowest offset at which one began
-    clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down in order
+    clean_starts: list[Fact] = field(default_factory=list)  # of brokers that had been shut down cleanly
     unclean_starts: list[Fact] = field(default_factory=list)  # of brokers that had not
     new_disks: list[Fact] = field(default_factory=list)  # registrations without the replica's log.dir
     disk_errors: list[Fact] = field(default_factory=list)  # failed log directories, and damage that followers fetched

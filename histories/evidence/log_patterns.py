@@ -217,7 +217,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("started", "0.8-0.11", "[Kafka Server ", r"\[Kafka Server (?P<subject>\d+)\], started"),
     Pattern("started", "1.0-3.9", "[KafkaServer id=", r"\[KafkaServer id=(?P<subject>\d+)\] started"),
     Pattern("started", "2.8+", "Kafka Server started", r"\[KafkaRaftServer nodeId=(?P<subject>\d+)\] Kafka Server started"),
-    # The process before ended in order, so it had flushed all logs.
+    # The process before ended cleanly, so it had flushed all logs.
     Pattern("clean-start", "0.8-2.5", "Found clean shutdown file", r"Found clean shutdown file\. Skipping recovery"),
     Pattern("clean-start", "2.6+", "since clean shutdown file was found", r"Skipping recovery .* since clean shutdown file was found"),
     # It ended at once. Earlier versions only report the segments of each log that they recover.

@@ -1,6 +1,6 @@
 """One recording: clients in threads for a time, then the heal, the final reads, and run.json.
 
-However it ends, the bundle is whole: Ctrl-C and the end of the time end it in order, and an error leaves a bundle
+However it ends, the bundle is whole: Ctrl-C and the end of the time end it cleanly, and an error leaves a bundle
 without final reads.
 """
 

@@ -176,7 +176,7 @@ def _handover(rng: Draw, config: Config, at: int) -> list[Fault]:
     given = back + rng.time(0, 400)
     dead = config.session_timeout + rng.time(2000, 4000)
     return [
-        # The preferred leader restarts in order, so that the second one leads and it can be preferred again.
+        # The preferred leader restarts cleanly, so that the second one leads and it can be preferred again.
         Fault(at, "shutdown", (first,), 500 * MS),
         Fault(at + config.session_timeout, "crash", (behind,), away),
         Fault(given, "preferred-election"),

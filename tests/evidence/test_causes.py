@@ -121,7 +121,7 @@ def test_replicas_that_failed_together_lost_what_was_in_their_page_caches():
     ("first", "second", "ended", "cause"),
     [
         ((8, 9), (7, 10), [CRASHED], "correlated-failure"),
-        ((8, 9), (7, 10), [], "unknown"),  # they may have been shut down in order, which flushes the logs
+        ((8, 9), (7, 10), [], "unknown"),  # they may have been shut down cleanly, which flushes the logs
         ((6, 8), (7, 9), [CRASHED], "correlated-failure"),
         # Broker 1 may have fetched the records from broker 2 again, before that one died.
         ((6, 7), (8, 9), [CRASHED], "unknown"),

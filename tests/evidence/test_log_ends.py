@@ -189,7 +189,7 @@ def explained(*faults, began=1, changes=(ALONE, STOPPED, LED_AGAIN), replicas=("
     ("faults", "about", "cause"),
     [
         ((fault("kill", "1", 7),), {}, "last-replica-standing"),
-        ((), {}, "unknown"),  # it may have been shut down in order
+        ((), {}, "unknown"),  # it may have been shut down cleanly
         ((fault("kill", "1", 7),), {"began": None}, "unknown"),
         ((fault("kill", "1", 7),), {"began": 2}, "unknown"),
         # Another broker may have led in between.

@@ -1,7 +1,7 @@
 """Older records that a second unclean election brings back: the lost ones are those of the epoch in between.
 
 As in a recorded run: broker 2 was elected uncleanly without the tail of broker 1, acknowledged other records at those
-offsets, and was shut down in order. Broker 1 started first, and was elected uncleanly with its own tail.
+offsets, and was shut down cleanly. Broker 1 started first, and was elected uncleanly with its own tail.
 """
 
 from __future__ import annotations

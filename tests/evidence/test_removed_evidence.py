@@ -76,7 +76,7 @@ RECOVERS = "INFO [Log partition=orders-0, dir=/d] Recovering unflushed segment 0
 @pytest.mark.parametrize(
     ("began", "lines", "cause"),
     [
-        (1, [(10, BOOT)], "unknown"),  # it may have been shut down in order, which flushes the log
+        (1, [(10, BOOT)], "unknown"),  # it may have been shut down cleanly, which flushes the log
         (1, [(10, BOOT), (10, CRASHED)], "last-replica-standing"),
         (1, [(10, RECOVERS)], "last-replica-standing"),
         (0, [(10, CRASHED)], "unknown"),  # it may have found no log

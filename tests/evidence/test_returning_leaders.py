@@ -336,7 +336,7 @@ def test_what_a_leader_truncates_after_an_election_its_successor_lacked(at, vers
 def test_a_leader_that_restarts_in_its_epoch_loses_what_an_earlier_leader_wrote_as_well(first, cause):
     """A quick restart on Kafka 4.1: the controller has not yet fenced broker 2, which leads from a shorter log.
 
-    Broker 1 acknowledged offsets 1 and 2 and stopped in order at 8 s. What is above 3 was never in the log of broker 2.
+    Broker 1 acknowledged offsets 1 and 2 and stopped cleanly at 8 s. What is above 3 was never in the log of broker 2.
     """
     meta = metadata((8, {"leader": 2, "isr": [2]}), (13, {"leader": -1}), (15, {"leader": 2}))
     began = [(at, BEGAN % (2, 1, start, 2, "2")) for at, start in ((8, 3), (12, 1))]

@@ -54,7 +54,7 @@ def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_
     ("starts", "cause"), [((9,), "log-rolled-back"), ((7, 9), "last-replica-standing")], ids=["first", "second"]
 )
 def test_a_start_that_failed_while_the_session_lasted_ended_in_order_after_the_loss(starts, cause):
-    """Broker 1 is killed at 6 s. Its second start finds that the first ended in order, which may have lost the tail."""
+    """Broker 1 is killed at 6 s. Its second start finds that the first ended cleanly, which may have lost the tail."""
     changes = [(3, {"leader": 1, "isr": [1]}), (8, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
     lines = server_log("1", *((at, BOOT) for at in starts), (9, IN_ORDER))
     found = rolled_back(fault("kill", "1", 6), before="", after="1: 0a\n2: 0a", changes=changes, events=[lines])

@@ -47,7 +47,7 @@ class Lab:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for the command, which ends the keeper in order
+                start_new_session=True,  # Ctrl-C is for the command, which ends the keeper cleanly
             )
         assert keeper.stdout is not None
         try:

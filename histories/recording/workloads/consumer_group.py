@@ -1,4 +1,4 @@
-"""A consumer group whose members come and go: some leave in order, some are killed."""
+"""A consumer group whose members come and go: some leave cleanly, some are killed."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Member:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for the recorder, which lets the members leave in order
+            start_new_session=True,  # Ctrl-C is for the recorder, which lets the members leave cleanly
         )
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(plan).encode() + b"\n")
         self._process.stdin.flush()
 
     def leave(self) -> None:
-        """Let the member commit and leave the group in order; it is killed if that takes too long.
+        """Let the member commit and leave the group cleanly; it is killed if that takes too long.
 
         Raises LogjudgeError if it has ended with an error.
         """
