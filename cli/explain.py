@@ -182,9 +182,9 @@ def _explanation(opened: Inspected, target: Place | None) -> Record:
         findings = _findings_at_offset(findings, target)
     else:
         parts = [opened.partition(name) for name in names] if target else []
-        moments = opened.located(moment for p in parts for moment in events_of_partition(p))
+        events = opened.located(event for p in parts for event in events_of_partition(p))
         record = {"causes": [cause.record() for cause in causes]}
-        record |= {"moments": [moment.record() for moment in moments]} if target else {}
+        record |= {"events": [event.record() for event in events]} if target else {}
     return {**record, **_unexplained_record(findings, causes, opened.with_files())}
 
 
@@ -235,9 +235,9 @@ def _explain_partition(document: Document, opened: Inspected, name: str) -> None
     document.sentences(*why_no_cause(unexplained_findings(findings, causes), opened.with_files()))
     _add_incidents(document, findings, causes, opened.started_at)
     document.heading("Events")
-    moments = opened.located(events_of_partition(p))
-    add_events(document, moments, opened)
-    if not moments:
+    events = opened.located(events_of_partition(p))
+    add_events(document, events, opened)
+    if not events:
         document.sentences(NO_FILES)
 
 

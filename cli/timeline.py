@@ -44,8 +44,8 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     names = sorted(opened.labels(parse_partition(partition)), key=is_internal)
     timelines = {name: opened.located(events_of_partition(opened.partition(name))) for name in names}
     if form == "json":
-        records = {name: [moment.record() for moment in moments] for name, moments in timelines.items()}
-        partitions = [{"partition": name, "moments": moments} for name, moments in records.items()]
+        records = {name: [event.record() for event in events] for name, events in timelines.items()}
+        partitions = [{"partition": name, "events": events} for name, events in records.items()]
         record = {"started_at": opened.started_at or None, "clocks": opened.clocks(), "partitions": partitions}
         click.echo(json.dumps(record, indent=2))
         return
@@ -56,18 +56,18 @@ def _document(opened: Inspected, timelines: dict[str, list[Fact]]) -> Document:
     """The timeline of each partition, then the events of all partitions, then the clocks."""
     document = Document()
     shared = _shared_events(timelines)
-    with_events = {name: moments for name, moments in timelines.items() if moments}
-    for name, moments in with_events.items():
+    with_events = {name: events for name, events in timelines.items() if events}
+    for name, events in with_events.items():
         document.heading(name)
         add_generation(document, opened.partition(name))
-        own = [moment for moment in moments if _key(moment) not in shared]
+        own = [event for event in events if _key(event) not in shared]
         if not own:
             document.sentences("No events other than those of all partitions, below.")
         add_events(document, own, opened)
     if shared:
         is_all = len(with_events) == len(timelines)
         document.heading("All partitions" if is_all else "All partitions with broker files")
-        add_events(document, [moment for moment in next(iter(with_events.values())) if _key(moment) in shared], opened)
+        add_events(document, [event for event in next(iter(with_events.values())) if _key(event) in shared], opened)
     add_shared_sentence(document, [name for name in timelines if name not in with_events], NO_FILES)
     clocks = opened.clocks()
     if opened.has_history:
@@ -79,13 +79,13 @@ def _document(opened: Inspected, timelines: dict[str, list[Fact]]) -> Document:
     return document
 
 
-def _key(moment: Fact) -> tuple[Any, ...]:
-    return (moment.sentence, moment.time)
+def _key(event: Fact) -> tuple[Any, ...]:
+    return (event.sentence, event.time)
 
 
 def _shared_events(timelines: dict[str, list[Fact]]) -> set[tuple[Any, ...]]:
     """The events in every partition's timeline: a broker stops and starts for all its partitions."""
-    sets = [{_key(moment) for moment in moments} for moments in timelines.values() if moments]
+    sets = [{_key(event) for event in events} for events in timelines.values() if events]
     return set.intersection(*sets) if len(sets) > 1 else set()
 
 
@@ -97,8 +97,8 @@ def _when(time: int | None, opened: Inspected) -> str:
     return with_time(seconds_text(time), clock(opened.started_at, time))
 
 
-def add_events(document: Document, moments: list[Fact], opened: Inspected) -> None:
+def add_events(document: Document, events: list[Fact], opened: Inspected) -> None:
     """Adds the first MAX_EVENTS events, each with its time and source."""
-    document.dated([(_when(one.time, opened), one.sentence, one.source_text) for one in moments[:MAX_EVENTS]])
-    if len(moments) > MAX_EVENTS:
-        document.sentences(f"… and {len(moments) - MAX_EVENTS:,} more events; --json prints all")
+    document.dated([(_when(one.time, opened), one.sentence, one.source_text) for one in events[:MAX_EVENTS]])
+    if len(events) > MAX_EVENTS:
+        document.sentences(f"… and {len(events) - MAX_EVENTS:,} more events; --json prints all")

@@ -342,11 +342,11 @@ def test_a_death_by_a_recorded_fault_is_no_moment_of_its_own() -> None:
         {**KILL, "says": "broker 2 was killed", "broker": "2"},
         noticed,
     ]
-    moments, _ = timeline([], figures, joined([cause(chain=chain)]))
-    assert [moment.kind for moment in moments] == ["fault", "fact", "fact", "heal"]
-    assert moments[-1].text == "fault ended: broker 1 restarted"
-    moments, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
-    assert [moment.text for moment in moments] == ["in other words"]
+    events, _ = timeline([], figures, joined([cause(chain=chain)]))
+    assert [event.kind for event in events] == ["fault", "fact", "fact", "heal"]
+    assert events[-1].text == "fault ended: broker 1 restarted"
+    events, _ = timeline([], {**figures, "faults": []}, joined([cause(chain=chain[:1])]))
+    assert [event.text for event in events] == ["in other words"]
 
 
 def test_unknown_reads_make_the_impact_unknown() -> None:

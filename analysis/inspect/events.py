@@ -34,7 +34,7 @@ TRANSACTION = "transaction"  # kind of the facts
 METADATA_LOG = "__cluster_metadata-0/"  # in the path of a source
 
 
-class Moment(NamedTuple):
+class Event(NamedTuple):
     """A fact as a line of `timeline`."""
 
     kind: str
@@ -179,16 +179,16 @@ def events_of_partition(p: Partition) -> list[Fact]:
     """
     if p.timeline is None:
         return []
-    moments: dict[Fact, Fact] = {}
-    of_groups = [Moment("group", fact) for fact in facts_of_groups(p)]
-    of_transactions = [Moment("transaction", fact) for fact in facts_of_transactions(p)]
+    events: dict[Fact, Fact] = {}
+    of_groups = [Event("group", fact) for fact in facts_of_groups(p)]
+    of_transactions = [Event("transaction", fact) for fact in facts_of_transactions(p)]
     of_snapshots = [] if p.replica_logs is None else _snapshots(p.replica_logs)
     for kind, fact, how_elected in [*_facts(p.timeline), *of_groups, *of_transactions, *of_snapshots]:
         merged = p.timeline.merged.get(fact, fact)
         sentence = f"{merged.sentence} [{how_elected}]" if how_elected else merged.sentence
-        moments.setdefault(merged, replace(merged, kind=kind, sentence=sentence))
+        events.setdefault(merged, replace(merged, kind=kind, sentence=sentence))
     # Python's sort is stable: facts of one millisecond keep the order of their kinds above, where no file has another.
-    return [moments[fact] for fact in sorted(moments, key=lambda fact: _order(moments[fact].kind, fact))]
+    return [events[fact] for fact in sorted(events, key=lambda fact: _order(events[fact].kind, fact))]
 
 
 def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:
@@ -202,26 +202,26 @@ def _order(kind: str, fact: Fact) -> tuple[int, int, tuple[str, int]]:
     return (time, 2, ("", 0)) if at is None else (time, 1, at)
 
 
-def _facts(timeline: Timeline) -> Iterator[Moment]:
-    yield from (Moment("topic", fact) for fact in timeline.topic_changes)
-    yield from (Moment("topic", setting.fact) for setting in timeline.changed_settings)
+def _facts(timeline: Timeline) -> Iterator[Event]:
+    yield from (Event("topic", fact) for fact in timeline.topic_changes)
+    yield from (Event("topic", setting.fact) for setting in timeline.changed_settings)
     # Kills and restarts are left out here, as each broker's death or start is an event.
     for fault, fact in zip(timeline.faults, timeline.fault_facts, strict=True):
         if (fault.kind not in ("kill", "restart") or not fault.nodes) and _concerns(fault, timeline):
-            yield Moment("fault", fact)
-    yield from (Moment(event.kind, event.fact) for event in timeline.events)
-    yield from (Moment("controller", fact) for fact in timeline.controllers)
+            yield Event("fault", fact)
+    yield from (Event(event.kind, event.fact) for event in timeline.events)
+    yield from (Event("controller", fact) for fact in timeline.controllers)
     for term in timeline.terms.values():
         yield from _of_term(term)
-    yield from (Moment("isr", fact) for fact in (*timeline.isr_reports, *timeline.overruled))
+    yield from (Event("isr", fact) for fact in (*timeline.isr_reports, *timeline.overruled))
     for end in timeline.ends:
         if end.kind not in ("snapshot", "high-watermark"):
-            yield Moment("log" if end.kind == "loaded" else "noop" if end.is_noop else "truncation", end.fact)
-    yield from (Moment("truncation", fact) for fact in timeline.refused_fetches)
-    yield from (Moment("reassignment", move.fact) for move in timeline.moves)
-    yield from (Moment("retention", fact) for fact in timeline.log_starts)
-    yield from (Moment("fault", fact) for fact in timeline.disk_errors)
-    yield from (Moment("compaction", fact) for fact in timeline.cleanings)
+            yield Event("log" if end.kind == "loaded" else "noop" if end.is_noop else "truncation", end.fact)
+    yield from (Event("truncation", fact) for fact in timeline.refused_fetches)
+    yield from (Event("reassignment", move.fact) for move in timeline.moves)
+    yield from (Event("retention", fact) for fact in timeline.log_starts)
+    yield from (Event("fault", fact) for fact in timeline.disk_errors)
+    yield from (Event("compaction", fact) for fact in timeline.cleanings)
 
 
 def _concerns(fault: Fault, timeline: Timeline) -> bool:
@@ -230,18 +230,18 @@ def _concerns(fault: Fault, timeline: Timeline) -> bool:
     return all(fault.details.get(name) in (None, value) for name, value in here.items())
 
 
-def _of_term(term: Term) -> list[Moment]:
+def _of_term(term: Term) -> list[Event]:
     """The facts of a term, the first with whether its election was clean."""
     facts = dict.fromkeys([*term.facts, *term.start_facts])
     dated = sorted(facts, key=lambda fact: MAX_INT64 if fact.time is None else fact.time)
     if not dated:
         return []
-    return [Moment("election", dated[0], term.how_elected), *(Moment("leader", fact) for fact in dated[1:])]
+    return [Event("election", dated[0], term.how_elected), *(Event("leader", fact) for fact in dated[1:])]
 
 
-def _snapshots(logs: ReplicaLogs) -> Iterator[Moment]:
+def _snapshots(logs: ReplicaLogs) -> Iterator[Event]:
     for name in filter(None, logs.snapshots):
         holders = sorted(logs.batches.filter(snapshot=name)["broker"].unique())
         if holders:
             sentence = f"snapshot {name} of the logs of {brokers(holders)}"
-            yield Moment("snapshot", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name))
+            yield Event("snapshot", Fact(sentence, "snapshot", logs.times.get(name), snapshot=name))

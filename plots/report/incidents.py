@@ -196,7 +196,7 @@ def impact_by_cause(incidents: Iterable[Incident]) -> list[CauseImpact]:
 
 MAX_INCIDENTS = 25
 MAX_FINDINGS = 9  # of an incident
-MAX_MOMENTS = 60
+MAX_EVENTS = 60
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class IncidentFindings:
         return [self.finding, *self.others]
 
 
-class RankedMoment(NamedTuple):
-    """A moment that may be a line of the timeline. If not all fit, those of the least rank are chosen."""
+class RankedEvent(NamedTuple):
+    """An event that may be a line of the timeline. If not all fit, those of the least rank are chosen."""
 
     rank: int
     time: int  # ns since the start
@@ -224,7 +224,7 @@ class RankedMoment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Moment:
+class Event:
     """A line of the timeline."""
 
     time: int  # ns since the start
@@ -248,48 +248,48 @@ def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tu
 
 def timeline(
     listed: Sequence[IncidentFindings], figures: dict[str, Any], incidents: Sequence[Incident] = ()
-) -> tuple[list[Moment], int]:
-    """At most MAX_MOMENTS faults, facts of known causes, and findings in order of time, and the number left out.
+) -> tuple[list[Event], int]:
+    """At most MAX_EVENTS faults, facts of known causes, and findings in order of time, and the number left out.
 
-    The least severe kinds are left out first, and of one kind the latest moments."""
+    The least severe kinds are left out first, and of one kind the latest events."""
     # The chain of a known cause is shown if it dates a loss, or findings that no operation of a client dates.
     undated = {entry.incident.number for entry in listed if any(map(of_brokers, entry.findings))}
     known = [one for one in incidents if one.is_known and (one.lost or one.number in undated)]
     losses = {name for incident in known for name in incident.findings if name.split("/")[0] in LOSSES}
-    moments = [*_faults(figures)]
+    events = [*_faults(figures)]
     for rank, entry in enumerate(listed, 1):
         for finding in entry.findings:
             if finding["id"] not in losses and not of_brokers(finding):
-                moments += _moments_of(finding, figures["times"].get(finding["id"]), rank)
-    moments += [*_facts(known, figures), *_leadership(figures)]
-    chosen = sorted(moments, key=lambda moment: (moment.rank, moment.time))[:MAX_MOMENTS]
-    chosen.sort(key=lambda moment: (moment.time, moment.rank))
+                events += _events_of(finding, figures["times"].get(finding["id"]), rank)
+    events += [*_facts(known, figures), *_leadership(figures)]
+    chosen = sorted(events, key=lambda event: (event.rank, event.time))[:MAX_EVENTS]
+    chosen.sort(key=lambda event: (event.time, event.rank))
     started = figures["started_at"]
-    shown = [Moment(time, clock(started, time), kind, text) for _, time, kind, text in chosen]
-    return shown, len(moments) - len(chosen)
+    shown = [Event(time, clock(started, time), kind, text) for _, time, kind, text in chosen]
+    return shown, len(events) - len(chosen)
 
 
-def _faults(figures: dict[str, Any]) -> Iterator[RankedMoment]:
+def _faults(figures: dict[str, Any]) -> Iterator[RankedEvent]:
     """The begin and the end of each fault."""
     for band in figures["faults"]:
         nodes, place = nodes_of(band["nodes"]) if band["nodes"] else "", band.get("place", "")
         named = fault_kind(band["kind"]) + (f" of {nodes}" if nodes else "") + (f": {place}" if place else "")
-        yield RankedMoment(0, band["from"], "fault", f"fault: {named}")
+        yield RankedEvent(0, band["from"], "fault", f"fault: {named}")
         if band["to"] not in (None, band["from"]):
             ended = f"{nodes} restarted" if band["kind"] == "kill" and nodes else named
-            yield RankedMoment(0, band["to"], "heal", f"fault ended: {ended}")
+            yield RankedEvent(0, band["to"], "heal", f"fault ended: {ended}")
 
 
-def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedMoment]:
+def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedEvent]:
     """The dated facts of the chains of known causes, each once, without those that are listed as faults."""
     deaths = [band for band in figures["faults"] if band["kind"] in DEATHS]
     listed = {(kind, node) for band in deaths for node in band["nodes"] for kind in (band["kind"], RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
     dated = {(fact.time, fact.sentence): None for fact in facts if (fact.kind, fact.broker) not in listed}
-    return [RankedMoment(0, time, "fact", text) for time, text in dated if time is not None]
+    return [RankedEvent(0, time, "fact", text) for time, text in dated if time is not None]
 
 
-def _leadership(figures: dict[str, Any]) -> Iterator[RankedMoment]:
+def _leadership(figures: dict[str, Any]) -> Iterator[RankedEvent]:
     """Leader changes and truncations of partitions that have figures but no cause with these facts."""
     for part in figures["partitions"]:
         replicas = part.get("replicas")
@@ -300,27 +300,27 @@ def _leadership(figures: dict[str, Any]) -> Iterator[RankedMoment]:
             if term["time"] is not None:
                 how = f" ({term['how']})" if term["how"] else ""
                 text = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
-                yield RankedMoment(1, term["time"], "fact", text)
+                yield RankedEvent(1, term["time"], "fact", text)
         for time, broker, end, was in replicas["cuts"]:
             before = f" from offset {was}" if was is not None else ""
-            yield RankedMoment(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}")
+            yield RankedEvent(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}")
 
 
-def _moments_of(finding: Record, times: Record | None, rank: int) -> list[RankedMoment]:
-    """The moments of a finding; for a loss its first and last acknowledgement."""
+def _events_of(finding: Record, times: Record | None, rank: int) -> list[RankedEvent]:
+    """The events of a finding; for a loss its first and last acknowledgement."""
     if times is None or times["to"] is None:
         return []
     if finding["rule"] == "lost-write" and times["acked_from"] is not None:
         where = place_of(finding)
         first, last = times["acked_from"], times["acked_to"]
         if finding["count"] == 1:
-            return [RankedMoment(rank, first, "finding", f"acknowledged, lost later: {where}")]
+            return [RankedEvent(rank, first, "finding", f"acknowledged, lost later: {where}")]
         lost = plural(finding["count"], "record")
         return [
-            RankedMoment(rank, first, "finding", f"first acknowledgement of {lost}, lost later: {where}"),
-            RankedMoment(rank, last, "finding", f"last acknowledgement of these records: {where}"),
+            RankedEvent(rank, first, "finding", f"first acknowledgement of {lost}, lost later: {where}"),
+            RankedEvent(rank, last, "finding", f"last acknowledgement of these records: {where}"),
         ]
-    return [RankedMoment(rank, times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
+    return [RankedEvent(rank, times["to"], "finding", f"{finding['rule']}: {finding['sentence']}")]
 
 
 def place_of(finding: Record) -> str:

@@ -118,7 +118,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
     incidents = saved_incidents(verdict, findings)
     listed, findings_left_out = worst_incidents(incidents, findings)
     causes = [incident for incident in incidents if incident.was_investigated]
-    moments, moments_left_out = timeline(listed, figures, incidents)
+    events, events_left_out = timeline(listed, figures, incidents)
     summary, meaning = headline(verdict, figures["impact"]), _meaning(verdict)
     return {
         "verdict": verdict["verdict"],
@@ -145,8 +145,8 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "missed": rules.get("consumer-loss", {}).get("count", 0),
         "headline": summary,
         "cause_headlines": cause_headlines(incidents),
-        "moments": moments,
-        "moments_left_out": moments_left_out,
+        "events": events,
+        "events_left_out": events_left_out,
         "faults": faults_before(listed, figures),
         "root_causes": [root_cause_of(incident, figures["started_at"]) for incident in causes[:MAX_ROOT_CAUSES]],
         "root_causes_left_out": max(len(causes) - MAX_ROOT_CAUSES, 0),

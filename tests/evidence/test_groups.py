@@ -286,9 +286,7 @@ def test_timelines_show_the_owners_of_kip_848(tmp_path: Path) -> None:
     write_group_of_kip_848(tmp_path, owns("c", 1, [0]), owns("c", 0, []), owns("d", 2, [0]))
     write_group_log(tmp_path / "brokers" / "1" / "data" / "x-0", [(b"k", b"a"), (b"k", b"b")])
     shown = [
-        moment.sentence
-        for moment in events_of_partition(Inspected(tmp_path).partition("x-0"))
-        if moment.kind == "group"
+        event.sentence for event in events_of_partition(Inspected(tmp_path).partition("x-0")) if event.kind == "group"
     ]
     assert [re.sub(r"\(.*?\)", "()", text) for text in shown] == [
         "c () of group g owned x-0 in member epoch 1",
@@ -308,10 +306,8 @@ def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
     assert beyond["last_offset"] == 10**6 - 1
     assert "group strangers committed orders-0@1000000" in beyond["sentence"]
     opened = Inspected(folder)
-    moments = [
-        moment.sentence for moment in events_of_partition(opened.partition("orders-0")) if moment.kind == "group"
-    ]
-    assert moments == ["group strangers committed orders-0@1000000, the last of 1 commit"]
+    events = [event.sentence for event in events_of_partition(opened.partition("orders-0")) if event.kind == "group"]
+    assert events == ["group strangers committed orders-0@1000000, the last of 1 commit"]
 
 
 @pytest.mark.parametrize(

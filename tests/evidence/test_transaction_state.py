@@ -254,7 +254,7 @@ def test_the_story_of_a_transaction(hanging: Inspected) -> None:
 
 
 def test_the_timeline_names_the_open_transaction(hanging: Inspected) -> None:
-    moments = [moment for moment in events_of_partition(hanging.partition("audit-0")) if moment.kind == "transaction"]
-    sentences = [moment.sentence for moment in moments]
+    events = [event for event in events_of_partition(hanging.partition("audit-0")) if event.kind == "transaction"]
+    sentences = [event.sentence for event in events]
     assert "the log of audit-0 has no marker of it" in sentences
     assert "transactional.id tx-t7 ended the last of 1 transaction in audit-0: 1 commit" in sentences
