@@ -16,7 +16,7 @@ from ..analysis.inspect.differences import differences
 from ..analysis.inspect.events import events_of_partition
 from ..analysis.inspect.findings_without_cause import unexplained_findings, why_no_cause
 from ..analysis.inspect.lookup import Match, find_records
-from ..analysis.inspect.offset_history import OffsetHistory, found_fact, offset_history
+from ..analysis.inspect.offset_history import OffsetHistory, fact_of_finding, offset_history
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
@@ -199,7 +199,7 @@ def _unexplained_record(findings: list[Finding], causes: list[Explained], with_f
     without_cause = unexplained_findings(findings, causes)
     shown = worst_first(without_cause)[:MAX_UNEXPLAINED]
     return {
-        "unexplained": [{"id": one.id, **found_fact(one).record()} for one in shown],
+        "unexplained": [{"id": one.id, **fact_of_finding(one).record()} for one in shown],
         "unexplained_left_out": max(len(without_cause) - MAX_UNEXPLAINED, 0),
         "why_no_cause": why_no_cause(without_cause, with_files),
     }
@@ -359,7 +359,7 @@ def _add_unexplained(document: Document, breaches: list[Finding], with_files: Co
 
 
 def _add_findings(document: Document, findings: list[Finding]) -> None:
-    facts = map(found_fact, findings[:MAX_FINDINGS])
+    facts = map(fact_of_finding, findings[:MAX_FINDINGS])
     document.listed([(fact.sentence, fact.source_text) for fact in facts])
     if len(findings) > MAX_FINDINGS:
         document.sentences(

@@ -181,9 +181,9 @@ def _load_matplotlib() -> None:
     import matplotlib.figure  # noqa: F401
     from matplotlib.axis import Axis
 
-    # As much as making a tick: all its properties are copied from the first tick, but only its clipping differs.
+    # Copying all properties of the first tick takes as long as making a tick, but only the clipping differs.
     Axis._copy_tick_props = lambda axis, _, tick: tick.set_clip_path(axis.axes.patch)  # type: ignore[attr-defined]
-    # Each figure measures the texts that it shares with others again.
+    # Figures share texts, and each would measure them again.
     measures: dict[type, Any] = {}
     text._get_text_metrics_function = lambda renderer: measures.setdefault(  # type: ignore[attr-defined]
         type(renderer),

@@ -10,7 +10,6 @@ from itertools import permutations
 
 Operation = tuple[int, int | None, str]
 Edge = tuple[str, int, int]
-Types = dict[str, set[int]]  # of a component: each type, with the lengths of its shortest cycles as they are named
 
 IMPLIED = {
     "G0": ["G1c", "G0-process", "G1c-process", "G0-realtime", "G1c-realtime"],
@@ -66,11 +65,11 @@ def cycles(operations: list[Operation], edges: list[Edge]) -> list[list[tuple[in
 
 
 def _types(operations: list[Operation], edges: list[Edge], nodes: list[int]) -> list[tuple[int, set[str]]]:
-    excused: set[str] = set()
+    implied: set[str] = set()
     found = []
-    for name, implied in IMPLIED.items():
+    for name, weaker in IMPLIED.items():
         base, _, order = name.partition("-")
-        if name in excused or order == "process":
+        if name in implied or order == "process":
             continue
         allowed = {"ww"} | ({"wr"} if base == "G1c" else set()) | ({order} if order else set())
         names: dict[int, set[str]] = {}
@@ -78,6 +77,6 @@ def _types(operations: list[Operation], edges: list[Edge], nodes: list[int]) -> 
             if (called := named(operations, edges, cycle, allowed)) is not None:
                 names.setdefault(len(cycle), set()).add(called)
         if names:
-            excused.update(implied)
+            implied.update(weaker)
             found.append((min(names), names[min(names)]))
     return found

@@ -36,7 +36,7 @@ from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
 from .headlines import consumer_groups, headline
 from .incident import Explained, Incident, RuleCounts
 
-MAX_APART_NS = 2_000_000_000  # between effects of one event on two partitions
+MAX_APART_NS = 2 * SECOND  # between effects of one event on two partitions
 MAX_EXAMPLES = 3  # findings without lost records that add their facts to an incident
 FINDING_COLUMNS = (
     *("id", "rule", "severity", "topic", "partition", "first_offset", "last_offset", "count", "processes", "sentence"),
@@ -127,7 +127,7 @@ def _key(
     cause = explanation.cause
     event = next((events[name] for name in known if name in events), None)
     if explanation.lost is not None:
-        return event or tuple(known[:1]) or id(explanation), cause
+        return (event or tuple(known[:1]) or id(explanation)), cause
     if event is not None and cause == UNKNOWN:
         return next((key for key in groups if key[0] == event), (event, UNKNOWN))
     if event is not None and (event in known or (event, cause) in groups):
@@ -191,7 +191,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
         if decisive is None or decisive.time is None:
             out.append(group)
         else:
-            alike.setdefault((group.cause, *_event(decisive, group)), []).append((decisive.time, group))
+            alike.setdefault((group.cause, *_event_key(decisive, group)), []).append((decisive.time, group))
     for same in alike.values():
         latest: int | None = None
         for time, group in sorted(same, key=lambda item: item[0]):
@@ -206,7 +206,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
 def _join_truncations_of_commits(groups: list[_Group]) -> list[_Group]:
     """Adds to lost commits the facts of the truncation that removed them, which is then no incident of its own."""
     known = [one for group in groups if group.cause != UNKNOWN for one in group.explanations]
-    truncations = [one for one in known if not one.findings]  # not each of thousands of findings with each other
+    truncations = [one for one in known if not one.findings]  # few: thousands of findings are not compared in pairs
     added: set[int] = set()
     for group in groups:
         causal = [one for one in truncations if any(truncated_commits(one, other) for other in group.explanations)]
@@ -215,7 +215,7 @@ def _join_truncations_of_commits(groups: list[_Group]) -> list[_Group]:
     return [group for group in groups if group.findings or not {id(one) for one in group.explanations} <= added]
 
 
-def _event(decisive: Fact, group: _Group) -> tuple[Any, ...]:
+def _event_key(decisive: Fact, group: _Group) -> tuple[Any, ...]:
     """What decisive facts of one event have in common, beside their time."""
     if decisive.kind in GROUP_KINDS:
         return decisive.kind, consumer_groups(group.findings.values())
@@ -230,7 +230,7 @@ def _incident(group: _Group) -> Incident:
     counts: dict[str, list[int]] = {}  # of records, for each finding of a rule
     for finding in ranked:
         counts.setdefault(finding.rule, []).append(finding.count)
-    chains = [one.chain for one in _exemplary(group, ranked)] if group.cause != UNKNOWN else []
+    chains = [one.chain for one in _examples(group, ranked)] if group.cause != UNKNOWN else []
     return Incident(
         number=0,
         headline=headline(lost, ranked, group.explanations),
@@ -247,7 +247,7 @@ def _incident(group: _Group) -> Incident:
     )
 
 
-def _exemplary(group: _Group, ranked: list[Finding]) -> list[Explained]:
+def _examples(group: _Group, ranked: list[Finding]) -> list[Explained]:
     """The explanations of losses, and of the worst other findings: thousands of duplicates have the same facts."""
     position = {finding.id: number for number, finding in enumerate(ranked)}
 
@@ -270,7 +270,7 @@ def _measures(group: _Group) -> tuple[str, ...]:
 
 
 def _lost(group: _Group) -> tuple[LostRange, ...]:
-    """The lost ranges, most records first, without those that the brokers' logs and the clients' view share."""
+    """The lost ranges, most records first. One that both the clients and the brokers' logs show counts once."""
     explained = {name for one in group.explanations if one.lost is not None for name in one.findings}
     seen = {name for name, finding in group.findings.items() if finding.rule == LOSSES[0]}  # lost writes
     found = [(not seen.isdisjoint(one.findings), one.lost) for one in group.explanations if one.lost is not None]
@@ -295,7 +295,7 @@ def _order(incident: Incident) -> tuple[Any, ...]:
 
 
 def truncated_commits(truncation: Explained, explanation: Explained) -> bool:
-    """Whether an explained truncation removed the commits of an explanation of lost or vanished commits.
+    """Whether a truncation removed the commits whose loss is explained.
 
     The log with another commit of the group was truncated by a leader change between the lost commit and the next
     assignment, and the coordinator did not remove the commit.

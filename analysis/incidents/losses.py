@@ -25,7 +25,7 @@ from ..timelines.facts import dated
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 
-MAX_PARTS = 40  # of a range; if the ISR changes more often, its changes explain no single record
+MAX_PARTS = 40  # of a range; one with more is explained as a whole
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
 TIMES = {"acked_from": pl.Int64, "acked_by": pl.Int64}
 EVIDENCE = ("acks", "epoch_then", "epoch_now", "isr", "starts", "ends")
@@ -78,7 +78,7 @@ def _explain_finding(
         return
     # Runs of adjacent sends with the same evidence.
     parts = gone.with_columns(run=pl.struct(EVIDENCE).rle_id()).partition_by("run", maintain_order=True)
-    if len(parts) > MAX_PARTS:  # as where producers alternate between acks
+    if len(parts) > MAX_PARTS:  # for example, if producers alternate between acks
         parts = gone.partition_by(EVIDENCE, maintain_order=True)
     if gone["offset"].null_count() or gone.height != finding.count or not 1 < len(parts) <= MAX_PARTS:
         yield ExplainedRange(whole, explain_loss(timeline, whole))

@@ -12,7 +12,7 @@ from ..rules.replica_divergence import divergences
 
 AROUND = 2  # offsets shown before and after a divergence
 HEAD, TAIL = 4, 2  # offsets of a long divergence that are shown from its beginning and its end
-MAX_RUNS = 12  # divergences of one snapshot
+MAX_DIVERGENCES = 12  # of one snapshot
 
 Record = dict[str, Any]
 
@@ -25,26 +25,25 @@ def differences(logs: ReplicaLogs) -> list[Record]:
     A row is an offset with each broker's record ({epoch, timestamp, key, value, control}), null where its log has none.
     A row with `skipped` instead replaces that many offsets.
     """
-    bounds = logs.extents
     snapshots = []
     for name in logs.snapshots:
         records = logs.records.filter(snapshot=name)
-        there = bounds.filter(snapshot=name).sort("broker")
-        ends = there.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
-        if not ends.height:
+        extents = logs.extents.filter(snapshot=name).sort("broker")
+        with_records = extents.filter(pl.col("end") > pl.col("start"))  # an empty log has nothing to compare
+        if not with_records.height:
             continue
         found = list(divergences(logs, name))
-        brokers = ends.select("broker", "start", "end", "high_watermark").to_dicts()
+        brokers = with_records.select("broker", "start", "end", "high_watermark").to_dicts()
         snapshots.append(
             {
                 "snapshot": name,
                 "time": logs.times.get(name),
                 "brokers": brokers,
-                "divergences": [_divergence(records, run, brokers) for run in found[:MAX_RUNS]],
-                "left_out": max(len(found) - MAX_RUNS, 0),
+                "divergences": [_divergence(records, run, brokers) for run in found[:MAX_DIVERGENCES]],
+                "left_out": max(len(found) - MAX_DIVERGENCES, 0),
                 "damage": _damage(logs, name),
                 "behind": lagging_logs(brokers),
-                "silent": sorted({*logs.replicas, *there["broker"]} - {broker["broker"] for broker in brokers}),
+                "silent": sorted({*logs.replicas, *extents["broker"]} - {broker["broker"] for broker in brokers}),
             }
         )
     return snapshots
@@ -79,8 +78,8 @@ def _divergence(records: pl.DataFrame, run: pl.DataFrame, brokers: list[Record])
     offsets = around["offset"].unique().sort().to_list()
     differing = [offset for offset in offsets if first <= offset <= last]
     hidden = set(differing[HEAD:-TAIL]) if len(differing) > HEAD + TAIL else set()
-    shown = around.filter(~pl.col("offset").is_in(list(hidden)))
-    held = {(row["offset"], row["broker"]): row for row in shown.iter_rows(named=True)}
+    shown = around.filter(~pl.col("offset").is_in(list(hidden))).iter_rows(named=True)
+    held = {(row["offset"], row["broker"]): row for row in shown}
     rows: list[Record] = []
     for offset in offsets:
         if offset in hidden:

@@ -69,7 +69,7 @@ def offset_history(
     covering = [cause for cause in causes if covers(cause, p.name, offset, ids)]
     if not (len(sent) or len(read) or holders or found or covering or legal):
         return None
-    epochs = {row["holds"]["epoch"] for row in held if row["holds"]} - {None} | _acknowledged_in(p, sent)
+    epochs = {row["holds"]["epoch"] for row in held if row["holds"]} - {None} | _epochs_of_acknowledgements(p, sent)
     return OffsetHistory(
         partition=p.label,
         offset=offset,
@@ -79,7 +79,7 @@ def offset_history(
         read_left_out=max(len(read) - MAX_SHOWN, 0),
         passed=commits_past(p, offset)[:MAX_SHOWN],
         transaction=[fact.located(locate) for fact in transaction_at(p, offset)],
-        found=[found_fact(one) for one in found[:MAX_SHOWN]],
+        found=[fact_of_finding(one) for one in found[:MAX_SHOWN]],
         found_left_out=max(len(found) - MAX_SHOWN, 0),
         held=held,
         led={epoch: _leader_text(p, epoch) for epoch in sorted(epochs)},
@@ -110,20 +110,19 @@ def _replica_rows(p: Partition, offset: int) -> list[Record]:
     if p.replica_logs is None:
         return []
     rows: list[Record] = []
-    bounds = p.replica_logs.extents
     at = p.replica_logs.records.filter(offset=offset)
     for name in p.replica_logs.snapshots:
-        for bound in bounds.filter(snapshot=name).sort("broker").iter_rows(named=True):
-            own = at.filter(is_of_copy(name, bound["broker"]))
+        for extent in p.replica_logs.extents.filter(snapshot=name).sort("broker").iter_rows(named=True):
+            own = at.filter(is_of_copy(name, extent["broker"]))
             found = own.row(0, named=True) if own.height else None
             rows.append(
                 {
                     "snapshot": name,
                     "where": in_snapshot(name),
                     "last": name == p.replica_logs.last,
-                    "broker": bound["broker"],
+                    "broker": extent["broker"],
                     "holds": cell(found),
-                    "why_not": None if found else _why_not(p, name, bound, offset),
+                    "why_not": None if found else _why_not(p, name, extent, offset),
                     "file": found and found["file"],
                     "byte": found and found["byte"],
                 }
@@ -131,22 +130,22 @@ def _replica_rows(p: Partition, offset: int) -> list[Record]:
     return rows
 
 
-def _why_not(p: Partition, snapshot: str, bound: Record, offset: int) -> str:
+def _why_not(p: Partition, snapshot: str, extent: Record, offset: int) -> str:
     assert p.replica_logs is not None
-    if bound["start"] is not None and offset < bound["start"]:
-        is_remote = offset >= bound["deleted_below"]
-        return "in remote storage alone" if is_remote else f"nothing: its log starts at {bound['start']}"
-    if bound["end"] is not None and offset >= bound["end"]:
-        return f"nothing: its log ends at {bound['end']}"
+    if extent["start"] is not None and offset < extent["start"]:
+        is_remote = offset >= extent["deleted_below"]
+        return "in remote storage alone" if is_remote else f"nothing: its log starts at {extent['start']}"
+    if extent["end"] is not None and offset >= extent["end"]:
+        return f"nothing: its log ends at {extent['end']}"
     is_there = (pl.col("first_offset") <= offset) & (pl.col("last_offset").fill_null(offset) >= offset)
-    here = is_of_copy(snapshot, bound["broker"]) & is_there
+    here = is_of_copy(snapshot, extent["broker"]) & is_there
     if p.replica_logs.identical.filter(here).height:
         return UNDECODED
     damage = p.replica_logs.damage.filter(here)
     return f"nothing: damaged: {damage['reason'][0]}" if damage.height else "nothing (a gap)"
 
 
-def _acknowledged_in(p: Partition, sent: pl.DataFrame) -> set[int]:
+def _epochs_of_acknowledgements(p: Partition, sent: pl.DataFrame) -> set[int]:
     """The latest epochs that had begun when sends were acknowledged, as far as elections are dated."""
     began = [(term.time, term.epoch) for term in (p.timeline.terms.values() if p.timeline else ()) if term.time]
     times = sent.filter("acknowledged")["completed"]
@@ -163,7 +162,7 @@ def _leader_text(p: Partition, epoch: int) -> str:
     return f"epoch {epoch} was led by broker {term.leader}{begins}{isr}{f' ({how})' if how else ''}"
 
 
-def found_fact(finding: Finding) -> Fact:
+def fact_of_finding(finding: Finding) -> Fact:
     """A finding as a fact, with the source of its first evidence."""
     rule = finding.rule if finding.severity == "violation" else f"{finding.rule} ({finding.severity})"
     seen = finding.evidence[0] if finding.evidence else Evidence("")

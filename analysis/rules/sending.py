@@ -1,4 +1,4 @@
-"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: a producer's records are in its order."""
+"""nonmonotonic-send, int-nonmonotonic-send and int-send-skip: records are in the order of their producer's sends."""
 
 from __future__ import annotations
 

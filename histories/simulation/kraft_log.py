@@ -123,15 +123,10 @@ class KraftWording(Wording):
 
     def retention(self, node: int, partition: int, first: int, start: int, reason: str) -> Iterator[Line]:
         log = f"[UnifiedLog partition={self.name(partition)}, dir={self.folder(node)}]"
-        reason = (
-            "log retention time breach based on the largest record timestamp in the segment"
-            if reason == "time"
-            else "log retention size breach"
-        )
-        deleting = f"{log} Deleting segment LogSegment(baseOffset={first}) due to {reason}"
-        moved = f"{log} Incremented log start offset to {start} due to segment deletion"
-        yield Line(deleting, LOG)
-        yield Line(moved, LOG)
+        by_time = " based on the largest record timestamp in the segment" if reason == "time" else ""
+        breach = f"log retention {reason} breach{by_time}"
+        yield Line(f"{log} Deleting segment LogSegment(baseOffset={first}) due to {breach}", LOG)
+        yield Line(f"{log} Incremented log start offset to {start} due to segment deletion", LOG)
 
     def isr_shrink(self, node: int, shrunk: Shrunk) -> Iterator[Line]:
         behind = " ".join(f"(brokerId: {b}, endOffset: {leo})." for b, leo in shrunk.out)

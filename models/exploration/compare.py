@@ -46,21 +46,21 @@ def _faults(replicas: int) -> dict[str, tuple[Fault, ...]]:
 
 def rows() -> Iterator[tuple[str, ...]]:
     """Faults, design, replicas, acknowledged, refused or given up, longest silence, median, 99 %, lost."""
-    for faults in _faults(2):
+    for case in _faults(2):
         for name, variant, replicas in DESIGNS:
             options = {**LOAD, "simulation.brokers": replicas, "default.replication.factor": replicas}
-            cluster = Scenario(name, variant, 1, options, {}, _faults(replicas)[faults]).run()
-            taken = ack_latency(cluster)
+            cluster = Scenario(name, variant, 1, options, {}, _faults(replicas)[case]).run()
+            latency = ack_latency(cluster)
             acknowledged = sum(ack.count for ack in cluster.ledger.acks[0])
             yield (
-                faults,
+                case,
                 name,
                 str(replicas),
                 str(acknowledged),
                 str(cluster.config.ops - acknowledged),
                 f"{longest_silence(cluster) / SECOND:.1f} s",
-                f"{taken['median']:.0f} ms",
-                f"{taken['p99']:.0f} ms",
+                f"{latency['median']:.0f} ms",
+                f"{latency['p99']:.0f} ms",
                 str(sum(loss.ack.count for loss in losses(cluster))),
             )
 

@@ -153,7 +153,8 @@ def monitor_parts(
 ) -> tuple[Int32s, Int32s]:
     """The verdicts on the chosen parts until one is illegal, and its witness.
 
-    `history.events` are sorted by part; `starts` has the first one of each part; `values` is how many the code numbers.
+    `history.events` are sorted by part, and `starts` has the first one of each. `values` is the number of values in the
+    code.
     """
     verdicts = np.full(len(chosen), UNDECIDED, np.int32)
     local_of, number_of = np.full(values, -1, np.int32), np.empty(len(history.action_of), np.int32)

@@ -86,7 +86,7 @@ def test_a_held_request_arrives_though_its_sender_has_closed() -> None:
     with_echo(script, seen)
 
 
-def test_discarded_answers_never_arrive_and_the_heal_closes_the_connection() -> None:
+def test_discarded_responses_never_arrive_and_the_heal_closes_the_connection() -> None:
     seen: list[bytes] = []
 
     async def script(link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""`Lab`: a cluster that a command starts, or that runs already; the commands' side of the keeper."""
+"""`Lab`: a cluster that a command starts, or that runs already. The keeper, which owns its nodes, does the work."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Lab:
         try:
             with socket.create_connection((HOST, keeper["port"]), RESPONSE_SECONDS) as connection:
                 connection.sendall(line)
-                found = connection.makefile("rb").readline()
+                reply = connection.makefile("rb").readline()
         except OSError as error:
             raise LogjudgeError(
                 f"{self.folder}: the lab's keeper does not respond ({error}); `logjudge lab down` cleans up"
             ) from error
-        response = json.loads(found) if found else {"error": f"{self.folder}: another lab listens at this lab's port"}
+        response = json.loads(reply) if reply else {"error": f"{self.folder}: another lab listens at this lab's port"}
         if "error" in response:
             raise LogjudgeError(response["error"])
         return response["ok"]

@@ -79,8 +79,8 @@ class Leadership(BrokerPart):
                 self._fetchers.stop(partition)
             return
         was_leader, previous = replica.is_leader, LeaderEpoch(replica.leader, replica.epoch)
-        same = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
-        if same and not stays_out and self._rules.keeps_fetching(replica, state):
+        keeps_leader = state.leader == replica.leader and state.leader not in (broker, NO_LEADER)
+        if keeps_leader and not stays_out and self._rules.keeps_fetching(replica, state):
             replica.start_following(state)
             self._process.report("follows-on", _followed_event(replica, state, previous))
             return
