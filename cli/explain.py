@@ -386,11 +386,11 @@ def _add_root_cause(document: Document, cause: RootCause) -> None:
         document.sentences(f"Prevented by: {either(cause.prevented_by)}")
     if cause.citation:
         document.sentences(f"See {cause.citation}")
-    if cause.candidates:
+    if cause.readings:
         document.sentences("The evidence conflicts, so no cause is named. Possible causes:")
-        for candidate in cause.candidates:
-            document.sentences(f"{candidate.cause}:")
-            _add_root_cause(document, candidate)
+        for reading in cause.readings:
+            document.sentences(f"{reading.cause}:")
+            _add_root_cause(document, reading)
     elif not cause.is_known:
         document.sentences("The cause is unknown. Missing evidence:")
         document.listed([(missing, "") for missing in cause.missing])

@@ -25,7 +25,7 @@ def fact(kind: str, second: int, **changed: Any) -> dict[str, Any]:
 
 def explanation(cause: str, *chain: dict[str, Any], findings: tuple[str, ...] = ()) -> dict[str, Any]:
     about = {"findings": list(findings), "says": cause, "lost": None, "cause": cause, "chain": list(chain)}
-    return {**about, "prevented_by": [f"no {cause}"], "citation": "", "missing": [], "candidates": []}
+    return {**about, "prevented_by": [f"no {cause}"], "citation": "", "missing": [], "readings": []}
 
 
 def truncation(second: int, log: str = "__consumer_offsets-0") -> dict[str, Any]:

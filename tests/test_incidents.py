@@ -56,7 +56,7 @@ def cause(**changed: Any) -> dict[str, Any]:
         "prevented_by": ["unclean.leader.election.enable=false"],
         "citation": "KIP-106",
         "missing": [],
-        "candidates": [],
+        "readings": [],
     }
     return copy.deepcopy({**record, **changed})
 
@@ -388,8 +388,8 @@ def test_a_sentence_names_what_is_missing_or_what_would_have_prevented_it() -> N
     assert sentence_of(unknown, cited=True)[0].endswith(
         "; the cause is not known; missing evidence: the controller's log"
     )
-    (conflict,) = joined([cause(cause="unknown", chain=[], candidates=[cause(), cause(cause="correlated-failure")])])
+    (conflict,) = joined([cause(cause="unknown", chain=[], readings=[cause(), cause(cause="correlated-failure")])])
     assert sentence_of(conflict, cited=True)[0].endswith(
         "supports several causes: unclean-election and correlated-failure"
     )
-    assert [one.cause for one in root_cause_of(conflict, "").candidates] == ["unclean-election", "correlated-failure"]
+    assert [one.cause for one in root_cause_of(conflict, "").readings] == ["unclean-election", "correlated-failure"]

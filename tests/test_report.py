@@ -229,7 +229,7 @@ def test_a_known_cause_is_in_the_report(tmp_path: Path) -> None:
         "prevented_by": ["Kafka 0.11"],
         "citation": "KIP-101",
         "missing": [],
-        "candidates": [],
+        "readings": [],
         "lost": None,
     }
     verdict = {name: value for name, value in run.verdict.items() if name != "incidents"}

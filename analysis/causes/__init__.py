@@ -14,7 +14,7 @@ each thing that it explains:
 - explain_absence: records that were deleted legally
 
 Such a function returns a proof with a chain of dated facts, or the evidence that is missing, or that the evidence
-excludes the cause. One proof is the cause; two proofs are a conflict, shown as both candidates; no proof is `unknown`,
+excludes the cause. One proof is the cause; two proofs are a conflict, shown as both readings; no proof is `unknown`,
 with the missing evidence. A cause never follows from the absence of evidence for another. To add a cause: a module,
 and its entry in CAUSES.
 """
@@ -229,7 +229,7 @@ def _combine_attempts(attempts: Mapping[str, Attempt], otherwise: str = NO_KNOWN
         return proved[0]
     if proved:
         conflict = "the evidence conflicts: it supports " + " and ".join(each.cause for each in proved)
-        return Explanation(UNKNOWN, missing=(conflict,), candidates=tuple(proved))
+        return Explanation(UNKNOWN, missing=(conflict,), readings=tuple(proved))
     missing = dict.fromkeys(item for attempt in attempts.values() for item in attempt.missing)
     return Explanation(UNKNOWN, missing=tuple(missing) or (otherwise,))
 

@@ -29,7 +29,7 @@ class Explanation:
     prevented_by: tuple[str, ...] = ()  # measures that would have prevented it
     citation: str = ""
     missing: tuple[str, ...] = ()  # the evidence that an unknown cause needs
-    candidates: tuple[Explanation, ...] = ()  # if the evidence conflicts, every cause that it supports
+    readings: tuple[Explanation, ...] = ()  # if the evidence conflicts, every cause that it supports
 
     @property
     def is_known(self) -> bool:
@@ -40,20 +40,20 @@ class Explanation:
         """The explanation as in verdict.json."""
         record: dict[str, Any] = {"cause": self.cause, "chain": [fact.record() for fact in self.chain]}
         record |= {"prevented_by": list(self.prevented_by), "citation": self.citation, "missing": list(self.missing)}
-        return {**record, "candidates": [candidate.record() for candidate in self.candidates]}
+        return {**record, "readings": [reading.record() for reading in self.readings]}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
         """The explanation from its `record`; `about` has the other fields of a subclass."""
         chain = tuple(map(Fact.from_record, record["chain"]))
-        candidates = tuple(map(Explanation.from_record, record["candidates"]))
+        readings = tuple(map(Explanation.from_record, record["readings"]))
         prevented_by, missing = tuple(record["prevented_by"]), tuple(record["missing"])
-        return cls(record["cause"], chain, prevented_by, record["citation"], missing, candidates, **about)
+        return cls(record["cause"], chain, prevented_by, record["citation"], missing, readings, **about)
 
     def located(self, locate: Locate) -> Self:
         """The explanation with the file and line of each place in the history."""
         chain = tuple(fact.located(locate) for fact in self.chain)
-        return replace(self, chain=chain, candidates=tuple(candidate.located(locate) for candidate in self.candidates))
+        return replace(self, chain=chain, readings=tuple(reading.located(locate) for reading in self.readings))
 
 
 @dataclass

@@ -106,7 +106,7 @@ def lost_marker_of_part(timeline: Timeline, part: TransactionPart) -> LostMarker
 def explanation_of_records(explanation: Explanation, marker: LostMarker) -> Explanation:
     """The explanation of a marker's loss as that of its records: with their facts instead of its acknowledgement."""
     if not explanation.is_known:
-        return replace(explanation, missing=(marker.unexplained, *explanation.missing), candidates=())
+        return replace(explanation, missing=(marker.unexplained, *explanation.missing), readings=())
     rest = [fact for fact in explanation.chain if fact.kind not in ACKNOWLEDGEMENTS]
     *before, outcome = marker.facts  # the outcome comes last, also without a time
     return replace(explanation, chain=(*ordered([*before, *rest]), outcome))

@@ -84,7 +84,7 @@ def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFinding
 def _with_ending(p: Partition, explained: ExplainedFindings) -> ExplainedFindings:
     """The explanation of a loss, or the proved cause of the abort if its records are aborted in the log."""
     [finding, *others], lost, explanation = explained
-    if others or lost is None or explanation.is_known or explanation.candidates:
+    if others or lost is None or explanation.is_known or explanation.readings:
         return explained
     ending = explain_aborted(p, replace(finding, first_offset=lost.first, last_offset=lost.last))
     return explained if ending is None else explained._replace(explanation=ending)
@@ -95,7 +95,7 @@ def _sharing_key(explained: ExplainedFindings) -> Any:
 
     For a loss or a conflict it identifies the explanation; otherwise it has the chain, or else the missing evidence."""
     [finding, *_], lost, explanation = explained
-    if lost is not None or explanation.candidates:
+    if lost is not None or explanation.readings:
         return id(explanation)
     if explanation.chain:
         return explanation.cause, explanation.chain

@@ -70,7 +70,7 @@ class Incident(Explanation):
     @property
     def was_investigated(self) -> bool:
         """Whether causes were tried: one is proved, or the evidence for one is missing or conflicts."""
-        return self.is_known or bool(self.missing or self.candidates)
+        return self.is_known or bool(self.missing or self.readings)
 
     @property
     def records(self) -> int:

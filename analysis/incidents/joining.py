@@ -243,7 +243,7 @@ def _incident(group: _Group) -> Incident:
         prevented_by=_measures(group),
         citation=first.citation if first else "",
         missing=tuple(dict.fromkeys(item for one in group.explanations for item in one.missing)),
-        candidates=first.candidates if first else (),
+        readings=first.readings if first else (),
     )
 
 

@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class RootCause:
-    """The cause of an incident as text; for conflicting evidence, one per candidate."""
+    """The cause of an incident as text; for conflicting evidence, a root cause per reading."""
 
     incident: Incident | None
     cause: str
@@ -52,7 +52,7 @@ class RootCause:
     prevented_by: Sequence[str]
     citation: str
     missing: Sequence[str]
-    candidates: list[RootCause]
+    readings: list[RootCause]
     when: str = ""  # the time of the incident
 
     @property
@@ -67,9 +67,9 @@ def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
 
 
 def _root_cause(of: Explanation, started_at: str | None) -> RootCause:
-    candidates = [_root_cause(one, started_at) for one in of.candidates]
+    readings = [_root_cause(one, started_at) for one in of.readings]
     steps, left_out = steps_of(of.chain, started_at)
-    about = (of.prevented_by, of.citation, of.missing, candidates)
+    about = (of.prevented_by, of.citation, of.missing, readings)
     return RootCause(None, of.cause, title_of(of.cause), steps, left_out, *about)
 
 
@@ -108,8 +108,8 @@ def sentence_of(incident: Incident, cited: bool) -> tuple[str, str]:
 
 
 def _unknown_cause(incident: Incident) -> str:
-    if incident.candidates:
-        return "the evidence supports several causes: " + " and ".join(one.cause for one in incident.candidates)
+    if incident.readings:
+        return "the evidence supports several causes: " + " and ".join(one.cause for one in incident.readings)
     return f"the cause is not known; missing evidence: {'; '.join(incident.missing[:3])}"
 
 

@@ -222,8 +222,8 @@ def test_evidence_that_proves_two_causes_shows_both(monkeypatch):
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2]}))
     explained = explain_loss(timeline(AFTER, meta=meta), lost())
     assert explained.cause == "unknown"
-    assert {candidate.cause for candidate in explained.candidates} == set(both)
-    assert all(candidate.chain for candidate in explained.candidates)
+    assert {reading.cause for reading in explained.readings} == set(both)
+    assert all(reading.chain for reading in explained.readings)
 
 
 def test_neighbours_that_were_lost_by_two_causes_are_explained_each_by_its_own():
