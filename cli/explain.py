@@ -184,7 +184,7 @@ def _explanation(opened: Inspected, target: Place | None) -> Record:
         parts = [opened.partition(name) for name in names] if target else []
         events = opened.located(event for p in parts for event in events_of_partition(p))
         record = {"causes": [cause.record() for cause in causes]}
-        record |= {"events": [event.record() for event in events]} if target else {}
+        record |= {"moments": [event.record() for event in events]} if target else {}
     return {**record, **_unexplained_record(findings, causes, opened.with_files())}
 
 

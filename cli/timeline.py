@@ -45,7 +45,7 @@ def command(run: Path, partition: str | None, reader: str | None, form: Form) ->
     timelines = {name: opened.located(events_of_partition(opened.partition(name))) for name in names}
     if form == "json":
         records = {name: [event.record() for event in events] for name, events in timelines.items()}
-        partitions = [{"partition": name, "events": events} for name, events in records.items()]
+        partitions = [{"partition": name, "moments": events} for name, events in records.items()]
         record = {"started_at": opened.started_at or None, "clocks": opened.clocks(), "partitions": partitions}
         click.echo(json.dumps(record, indent=2))
         return

@@ -196,7 +196,7 @@ def test_the_worst_breaches_without_a_cause_are_listed(tmp_path: Path) -> None:
     ("place", "keys"),
     [
         ((), {"causes"}),
-        (("orders-0",), {"causes", "events"}),
+        (("orders-0",), {"causes", "moments"}),
         (("orders-0@300",), {"causes", "sent", "read", "held", "led", "found"}),
     ],
 )

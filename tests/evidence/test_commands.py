@@ -190,12 +190,12 @@ def test_diff_as_json_has_the_ranges_of_the_truth(unpacked: Unpack) -> None:
 def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
     events = json.loads(run("timeline", unpacked("unclean-election-a"), "orders-0", "--json").stdout)
     (part,) = events["partitions"]
-    times = [event["time"] for event in part["events"] if event["time"] is not None]
+    times = [event["time"] for event in part["moments"] if event["time"] is not None]
     assert times == sorted(times)
-    elections = [event for event in part["events"] if event["kind"] == "election"]
+    elections = [event for event in part["moments"] if event["kind"] == "election"]
     assert "[unclean election]" in elections[-1]["says"]
     assert (elections[-1]["source"], elections[-1]["line"]) == ("brokers/100/server.log", 479)
-    noops = [event["says"] for event in part["events"] if event["kind"] == "noop"]
+    noops = [event["says"] for event in part["moments"] if event["kind"] == "noop"]
     assert noops
     assert all("changed nothing" in sentence for sentence in noops)
     assert events["clocks"]
@@ -204,12 +204,12 @@ def test_timeline_is_in_order_with_sources(unpacked: Unpack) -> None:
 def test_an_event_in_several_files_is_listed_once(unpacked: Unpack) -> None:
     events = json.loads(run("timeline", unpacked("unclean-election-m"), "orders-0", "--json").stdout)
     (part,) = events["partitions"]
-    (elected,) = [event for event in part["events"] if "elected broker 2 leader" in event["says"]]
+    (elected,) = [event for event in part["moments"] if "elected broker 2 leader" in event["says"]]
     assert elected["source"].startswith("brokers/1/data/__cluster_metadata-0/")
     assert [(other["source"], other["line"]) for other in elected["also"]] == [("brokers/100/server.log", 133)]
-    (restart,) = [event for event in part["events"] if event["says"] == "broker 3 was restarted"]
+    (restart,) = [event for event in part["moments"] if event["says"] == "broker 3 was restarted"]
     assert (restart["source"], restart["also"][0]["source"]) == ("history.jsonl", "brokers/3/server.log")
-    assert all("checkpoint" not in event["says"] for event in part["events"])
+    assert all("checkpoint" not in event["says"] for event in part["moments"])
     chain = run("explain", unpacked("unclean-election-m"), "orders-0@500").output
     assert chain.count("fenced broker 3") == 1
 

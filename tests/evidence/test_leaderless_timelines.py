@@ -66,7 +66,7 @@ def test_a_second_loss_of_the_leader_is_a_loss_again():
 def test_events_of_one_millisecond_have_the_order_of_the_controllers_log(tmp_path):
     run = write_bundle(load("last-known-leader"), tmp_path / "run").folder
     [listed] = json.loads(invoke("timeline", run, "--json").stdout)["partitions"]
-    sentences = [event["says"] for event in listed["events"]]
+    sentences = [event["says"] for event in listed["moments"]]
     steps = (
         "orders-0 lost its leader in epoch 1",
         "the controller elected broker 1 leader of orders-0 in epoch 2",
