@@ -105,6 +105,7 @@ def test_the_corpus_is_judged_the_same_in_calls() -> None:
     assert closed, "offsets of some partitions are closed, or the calls differ in nothing"
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", BETWEEN)
 def test_rows_that_contradict_closed_offsets_are_judged(name: str) -> None:
     history = parse(BETWEEN[name][0])
@@ -145,6 +146,7 @@ def soak(random: Random, records: int) -> str:
     return " ".join(words)
 
 
+@pytest.mark.thorough
 @examples(3, 40)
 @given(st.randoms(use_true_random=False))
 def test_random_soaks_are_judged_the_same_in_calls(random: Random) -> None:

@@ -47,6 +47,7 @@ def test_owners_are_those_of_the_simulator(name: str, tmp_path: Path) -> None:
     style.save(draw("owners", figures, {"group": "workers"}), tmp_path / "x.svg")
 
 
+@pytest.mark.thorough
 def test_the_title_names_the_longest_time_of_two_owners_or_none(tmp_path: Path) -> None:
     titles = {}
     for name in ("group-zombie-member", "group-eager-rebalance"):

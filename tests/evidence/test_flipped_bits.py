@@ -42,6 +42,7 @@ def flipped(source, root, rng, of_segments):
     return gathered(block for part in find_parts(root) for block in read_part(part))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, recorded, tmp_path, seed):
     tables = flipped(unpacked("clean-a"), tmp_path / "run", random.Random(seed), of_segments=True)
@@ -54,6 +55,7 @@ def test_flipped_bits_in_segments_are_corruption_and_nothing_else(unpacked, reco
         assert {finding.rule for finding in judged.findings} == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_flipped_bits_elsewhere_never_make_a_divergence_or_another_cause(unpacked, recorded, tmp_path, seed):
     run = recorded("unclean-election-c")

@@ -56,6 +56,7 @@ def test_every_acknowledged_record_that_is_gone_is_found_and_no_other(recorded, 
         assert all(f"{topic}-{partition}" in finding.sentence for finding in judged.findings)
 
 
+@pytest.mark.sampled(6)
 def test_divergence_is_found_where_it_is_and_nowhere_else(recorded, run_name):
     run = recorded(run_name)
     found = {

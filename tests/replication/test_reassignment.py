@@ -114,6 +114,7 @@ def test_timeline_and_swimlane_show_what_is_added_and_removed(tmp_path: Path) ->
     assert "being added" in picture.read_text()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_judge_agrees_while_partitions_move(seed: int, tmp_path: Path) -> None:
     variant = ("kraft", "kip-279", "kip-966", "high-watermark", "kip-101", "kip-320")[seed]

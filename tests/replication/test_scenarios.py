@@ -84,6 +84,7 @@ def test_the_judge_names_the_causes_of_the_losses(name: str) -> None:
     assert {cause.cause for cause in causes if cause.lost is not None} == set(load(name).causes)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", JUDGED)
 def test_the_picture_is_generated(name: str, tmp_path: Path) -> None:
     """The words are compared: another matplotlib may put a line a hair elsewhere."""

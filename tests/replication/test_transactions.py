@@ -147,6 +147,7 @@ def test_the_judge_sees_the_transactions(variant: str, tmp_path: Path) -> None:
     assert truth["known_as"] == {"ok": truth["committed"], "fail": truth["aborted"]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "broken"),
     [
