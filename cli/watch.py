@@ -302,7 +302,7 @@ class _Watch:
 
     def judge_appended(self) -> Round | None:
         """One round: judges what was appended, prints a line and writes the page. None: there is no history yet."""
-        from ..plots.report.index_pages import SHOWN_ROUNDS, Round, page_of
+        from ..plots.report.index_pages import SHOWN_ROUNDS, Round, live_page_of
 
         began = time.monotonic()
         self._source.fetch()
@@ -326,7 +326,7 @@ class _Watch:
         done = Round(at, lines, took, behind, unread, self._source.unit, whole)
         self._rounds = [*self._rounds[1 - SHOWN_ROUNDS :], done]
         self._count, self._size, self.verdict = self._count + 1, size, report["verdict"]
-        write_page(self._out, page_of(report, headline, quote(self._name), self._count, self._rounds, self._every))
+        write_page(self._out, live_page_of(report, headline, quote(self._name), self._count, self._rounds, self._every))
         note(self._line(report, done))
         return done
 

@@ -20,16 +20,16 @@ def number_pairs(offsets: Ints, values: pl.Series) -> tuple[Ints, int]:
     """Numbers rows by their (offset, value): equal pairs have equal numbers, dense from 0. Returns also the count."""
     if not len(offsets):
         return np.empty(0, np.int64), 0
-    place = _dense_places(offsets)
-    first = np.full(int(place.max()) + 1, -1, np.int64)
-    first[place[::-1]] = np.arange(len(place) - 1, -1, -1)  # the last write wins, so it is the first row
-    agrees = values.eq_missing(values.gather(first[place])).to_numpy()
-    numbers = place.copy()
+    dense = _dense_offsets(offsets)
+    first = np.full(int(dense.max()) + 1, -1, np.int64)
+    first[dense[::-1]] = np.arange(len(dense) - 1, -1, -1)  # the last write wins, so it is the first row
+    agrees = values.eq_missing(values.gather(first[dense])).to_numpy()
+    numbers = dense.copy()
     if not agrees.all():
-        odd = np.flatnonzero(~agrees)
-        frame = pl.DataFrame({"place": place[odd], "value": values.gather(odd)})
-        ranks = frame.select(pl.struct("place", "value").rank("dense")).to_series().to_numpy().astype(np.int64)
-        numbers[odd] = len(first) + ranks - 1
+        others = np.flatnonzero(~agrees)
+        frame = pl.DataFrame({"offset": dense[others], "value": values.gather(others)})
+        ranks = frame.select(pl.struct("offset", "value").rank("dense")).to_series().to_numpy().astype(np.int64)
+        numbers[others] = len(first) + ranks - 1
     used = np.zeros(int(numbers.max()) + 1, bool)
     used[numbers] = True
     if used.all():
@@ -37,7 +37,7 @@ def number_pairs(offsets: Ints, values: pl.Series) -> tuple[Ints, int]:
     return np.cumsum(used)[numbers] - 1, int(used.sum())
 
 
-def _dense_places(offsets: Ints) -> Ints:
+def _dense_offsets(offsets: Ints) -> Ints:
     """Offsets as small numbers: shifted if they are dense (the usual case), else ranked."""
     low, high = int(offsets.min()), int(offsets.max())
     if high - low < 4 * len(offsets) + 1024:

@@ -26,14 +26,14 @@ from ..wording import plural, short
 from .rule import Judgement, Rule, judge_later, seconds
 
 MAX_VIOLATIONS, MAX_PERMITTED = 100, 20  # components of a type that become findings; the last one counts the others
-# By suffix of a rule's name: what it adds to the summary, and when two transactions are neighbours.
+# By suffix of a rule's name: what it adds to the summary, and to the dependencies.
 _ORDERS = {
     "": ("", ""),
     "-process": (
         ", with the order of the operations of each process",
-        ", or both are of one process and one ended before the other began",
+        ", or began in the same process after that one ended",
     ),
-    "-realtime": (", with real-time order", ", or one ended before the other began"),
+    "-realtime": (", with real-time order", ", or began after that one ended"),
 }
 _COMMITTED = "{p.isolation.level=read_committed q.isolation.level=read_committed} "
 _EXAMPLES = {
@@ -50,14 +50,14 @@ def _rule(base: str, suffix: str) -> Rule:
     of_writes = base == "G0"
     name = base + suffix
     order, in_time = _ORDERS[suffix]
-    read = "" if of_writes else ", or one read what the other wrote"
+    read = "" if of_writes else ", or read what that one wrote"
     return Rule(
         name,
         group="transactions",
         summary=f"Transactions {'wrote' if of_writes else 'wrote and read'} in a cycle{order} ({name})",
         breach=(
-            "Transactions form a cycle: each must come before the next, and the last before the first. Of two "
-            f"neighbours one wrote at the offset before that of the other{read}{in_time}."
+            "Transactions form a cycle: each must come before the next, and the last before the first. Each depends on "
+            f"the one before it: it wrote at the next offset{read}{in_time}."
             + ("" if of_writes else " At least one read.")
             + " A finding is the shortest cycle of a component of transactions."
         ),

@@ -79,8 +79,8 @@ int_nonmonotonic_send.judged_in_jepsen_by(lambda p: findings_of(p, "sent", steps
 def int_send_skip(p: Partition) -> Iterator[Result]:
     """Records of other producers between those of one transaction: allowed, so a note.
 
-    Breach: Never: this is a note, because any second producer causes it.
-    Not a breach: Every case of it.
+    Breach: None: any second producer causes this, so it is a note.
+    Not a breach: Every case.
     In Jepsen histories: The same.
     """
     if not len(_odd_steps(p)):

@@ -48,18 +48,18 @@ def freeze(value: Any) -> Hashable:
     return frozen
 
 
-def _no_constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name}, which is not JSON")
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         raise ValueError("an object with the same key twice")
     return made
 
 
-_DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_duplicates)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_without_duplicates)
 
 
 def _time(event: dict[str, Any], key: str, source: str, line: int) -> float:

@@ -1,4 +1,4 @@
-"""index.html: the runs of one call with links to their reports, or the rounds of a run that is watched."""
+"""The index.html of `check` (many runs) and of `watch` (the rounds of one run)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 
 def index_of(rows: Sequence[Row]) -> str:
-    """The page, as text of HTML."""
+    """The index of the runs of one call, with links to their reports, as HTML."""
     counts = Counter(row.verdict for row in rows)
     links = [quote(row.folder.encode("utf-8", "surrogateescape"), safe="") for row in rows]
     rendered = template("index.html").render(rows=list(zip(rows, links, strict=True)), counts=dict(counts), mark=MARK)
@@ -53,12 +53,12 @@ class Round(NamedTuple):
         return self.lines / max(self.seconds, 1e-9)
 
 
-def page_of(
+def live_page_of(
     report: dict[str, Any], headline: str, folder: str, count: int, shown: Sequence[Round], every: float
 ) -> str:
-    """The page, as text of HTML. `folder` beside it has the report; `every`: seconds from one round to the next.
+    """The page of a run that is watched, as HTML. `folder` beside it has the report.
 
-    `shown` are the last of `count` rounds.
+    `shown` are the last of `count` rounds, `every` is the number of seconds from one to the next.
     """
     curves = [
         ("Lines judged a second", *_curve([each.rate for each in shown])),

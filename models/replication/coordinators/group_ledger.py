@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..config import NEVER
 from ..event_loop import EventLoop
 from .group_requests import GroupRecord
 
@@ -18,7 +19,7 @@ class Hold:
     generation: int
     member: str
     since: int
-    until: int = 1 << 60
+    until: int = NEVER
 
 
 class Generation(NamedTuple):
