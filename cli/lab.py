@@ -125,7 +125,7 @@ def isolate(names: tuple[str, ...], clients: bool, folder: Path) -> None:
     _find(folder).request("links", around=list(names), clients=clients, forward=hold, backward=hold)
 
 
-def _disturb(folder: Path, source: str, target: str, forward: dict[str, Any], backward: dict[str, Any]) -> None:
+def _set_links(folder: Path, source: str, target: str, forward: dict[str, Any], backward: dict[str, Any]) -> None:
     _find(folder).request("links", source=source, target=target, forward=forward, backward=backward)
 
 
@@ -136,7 +136,7 @@ def _disturb(folder: Path, source: str, target: str, forward: dict[str, Any], ba
 @in_folder
 def drop(source: str, target: str, one_way: bool, folder: Path) -> None:
     """Block all traffic between FROM (a node, or `clients`) and TO until `heal`."""
-    _disturb(folder, source, target, {"kind": "hold"}, {"kind": "pass" if one_way else "hold"})
+    _set_links(folder, source, target, {"kind": "hold"}, {"kind": "pass" if one_way else "hold"})
 
 
 @command.command("delay")
@@ -146,7 +146,7 @@ def drop(source: str, target: str, one_way: bool, folder: Path) -> None:
 @in_folder
 def delay(source: str, target: str, ms: float, folder: Path) -> None:
     """Delay traffic between FROM (a node, or `clients`) and TO by --ms in each direction until `heal`."""
-    _disturb(folder, source, target, {"delay_s": ms / 1000}, {"delay_s": ms / 1000})
+    _set_links(folder, source, target, {"delay_s": ms / 1000}, {"delay_s": ms / 1000})
 
 
 @command.command("lose-acks")
@@ -155,7 +155,7 @@ def delay(source: str, target: str, ms: float, folder: Path) -> None:
 @in_folder
 def lose_acks(source: str, target: str, folder: Path) -> None:
     """Deliver requests from FROM (a node, or `clients`) to TO, but lose the responses until `heal`."""
-    _disturb(folder, source, target, {}, {"kind": "discard"})
+    _set_links(folder, source, target, {}, {"kind": "discard"})
 
 
 @command.command("heal")

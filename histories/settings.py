@@ -107,7 +107,7 @@ class Settings:
         """The processes with the role of a producer."""
         return [name for name in self.processes if self.role(name) in ("producer", "producer+consumer")]
 
-    def odd_roles(self) -> list[str]:
+    def unknown_roles(self) -> list[str]:
         """Processes with an unknown role, as `process: role`."""
         return [f"{name}: {self.role(name)}" for name in self.processes if self.role(name) not in ("", *ROLES)]
 

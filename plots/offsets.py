@@ -74,7 +74,7 @@ def draw(figures: dict[str, Any], partition: str) -> Figure:
             y -= lane.height + 0.16
             lane.draw(axis, y, lane.height)
             names.append((y + lane.height / 2, lane.name))
-        _dress(axis, scale, names, y)
+        _label_axis(axis, scale, names, y)
         _legend(axis, offsets, readers, sorted({cause.name for cause in _causes(part)}))
         left = offsets["readers_left_out"] + len(offsets["readers"]) - len(readers)
         if left:
@@ -218,7 +218,7 @@ def _box(axis: Axes, left: float, right: float, y: float, height: float, colour:
     style.bar(axis, y + height / 2, left, right, height, **look)
 
 
-def _dress(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
+def _label_axis(axis: Axes, scale: Scale, names: list[tuple[float, str]], bottom: float) -> None:
     axis.set_ylim(bottom - 0.12, 0.05)
     style.name_rows(axis, [y for y, _ in names], [name for _, name in names])
     offset_axis(axis, scale)

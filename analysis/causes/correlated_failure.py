@@ -20,7 +20,7 @@ from ..wording import brokers
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_rolled_back import rollback_facts
-from .outages import death_facts, lost_power, may_have_stopped_in_order
+from .outages import death_facts, lost_power, may_have_stopped_cleanly
 from .prevention import SEPARATE, flush_measures
 from .replica_history import facts_had_records, isr_at_acknowledgement, short_log_facts
 from .surviving_records import stopped_alone_in_isr
@@ -58,7 +58,7 @@ def _may_have_flushed(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether a broker may have been shut down cleanly, with the records on disk, before it loaded its log again."""
     since = (lost.last_acked or 0) - SECOND
     loads = timeline.dated_ends(broker, "loaded", since=since)
-    return may_have_stopped_in_order(timeline, broker, since, loads[0].when if loads else MAX_INT64)
+    return may_have_stopped_cleanly(timeline, broker, since, loads[0].when if loads else MAX_INT64)
 
 
 def _had_power(timeline: Timeline, broker: str, lost: Lost, elected: int) -> bool:

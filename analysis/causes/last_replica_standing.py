@@ -29,7 +29,7 @@ from .outages import (
     death_facts,
     is_process_dead,
     lost_power,
-    may_have_stopped_in_order,
+    may_have_stopped_cleanly,
     ran_until,
     reasons_absent,
 )
@@ -121,7 +121,7 @@ def _missing_of_stop(timeline: Timeline, broker: str, lost: Lost, short: list[Fa
     A broker that stopped cleanly had flushed its log. One that has no log at all may have another disk.
     """
     since = (lost.last_acked or 0) - SECOND
-    if may_have_stopped_in_order(timeline, broker, since, until):
+    if may_have_stopped_cleanly(timeline, broker, since, until):
         return f"how the process of broker {broker} that had the records ended (its server.log)"
     has_cause = bool(timeline.faults_on(broker, DISK_FAULTS)) or lost_power(timeline, broker, since, until)
     found_a_log = any(not end.is_new for end in timeline.dated_ends(broker, "loaded", since=since, until=until))

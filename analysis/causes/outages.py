@@ -86,7 +86,7 @@ def lost_power(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     return any(fault.kind == "power-loss" and since <= fault.completed <= until for fault, _ in hits)
 
 
-def may_have_stopped_in_order(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+def may_have_stopped_cleanly(timeline: Timeline, broker: str, since: int, until: int) -> bool:
     """Whether no evidence shows that a broker ended without a flush of its logs between two times (ns).
 
     Such evidence is a death or a fault on its disk in the history, the broker's own last line, or a line of its next

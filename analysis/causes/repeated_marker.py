@@ -1,6 +1,6 @@
 """repeated-marker: a leader wrote the marker of a transaction again, and it ended the producer's next transaction.
 
-A coordinator sends a marker until the leader answers, and its successor sends it again. If the producer's next
+A coordinator sends a marker until the leader responds, and its successor sends it again. If the producer's next
 transaction has begun by then, in the same producer epoch, the repeated marker ends that transaction, whatever the
 coordinator decides later. With an epoch for each transaction (KIP-890, part 2), the leader refuses an older marker.
 

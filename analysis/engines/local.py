@@ -23,7 +23,7 @@ from ..run_rules import judge_pieces, judge_whole_run
 from ..screening.condense import borders_of, wanted_of
 from ..screening.range_facts import HashedFacts, Rows, range_facts, rows_of
 from ..screening.ranges import Proof, can_be_proved, proof_of, ranges_of
-from ..screening.retained import Condensed, OtherRows, condense_range, together, with_others
+from ..screening.retained import Condensed, OtherRows, concat_parts, condense_range, with_others
 from ..screening.screen import as_small, screen_batch
 from ..screening.suspects import Suspects, suspects_of_range
 from ..stages import (
@@ -222,7 +222,7 @@ def judge_stored(
             others = _condense(units, unit, ranges, rest, unproved, common)
     tables = units.pop(unit)
     if others:
-        tables = {name: [rows] for name, rows in together([tables]).items()}
+        tables = {name: [rows] for name, rows in concat_parts([tables]).items()}
     return _with_others(judge_unit(*unit, tables, common, unproved=unproved), others)
 
 
@@ -306,7 +306,7 @@ def _condense(
         return condense_range(units.tables_in_range(unit, number), number, wanted, common)
 
     parts = list(on_all_cores(retained, ranges))
-    tables = together([units.tables_in_range(unit, REST), *(part.tables for part in parts)])
+    tables = concat_parts([units.tables_in_range(unit, REST), *(part.tables for part in parts)])
     units.drop(unit)
     for name, rows in tables.items():
         units.add(unit, name, rows)

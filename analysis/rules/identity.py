@@ -59,7 +59,7 @@ def inconsistent_offsets(p: Partition) -> Iterator[Result]:
             else f"{plural(len(run), 'offset')} at {where(p, first, last)} held more than one value"
             f" ({where(p, first)}: {' and '.join(map(short, here))})",
             (first, last),
-            _sightings(seen),
+            _occurrences(seen),
             count=len(run),
             values=distinct(run["value"].explode()),
             processes=seen["process"].sort(),
@@ -76,12 +76,12 @@ def inconsistent_offsets_in_jepsen(p: Partition) -> Iterator[Result]:
             p,
             f"offset {offset} of key {p.topic} held {' and '.join(map(short, values))}",
             (offset, offset),
-            _sightings(rows),
+            _occurrences(rows),
             values=values,
         )
 
 
-def _sightings(places: pl.DataFrame) -> list[tuple[str, int]]:
+def _occurrences(places: pl.DataFrame) -> list[tuple[str, int]]:
     """The first eight places as evidence."""
     return [
         (f"{short(row['value'])} at offset {row['offset']}", row["at"]) for row in places.head(8).iter_rows(named=True)
@@ -129,7 +129,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
             p,
             f"{short(value)}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",
             (int(offsets[0]), int(offsets[-1])),
-            _sightings(shown[(value,)]),
+            _occurrences(shown[(value,)]),
             values=[value],
             processes=[sender],
             severity="permitted" if is_permitted else "violation",
@@ -146,7 +146,7 @@ def duplicate_in_jepsen(p: Partition) -> Iterator[Result]:
             p,
             f"{short(value)} is at offsets {some(list(map(str, offsets)), 8)} of key {p.topic}",
             (offsets[0], offsets[-1]),
-            _sightings(rows),
+            _occurrences(rows),
             values=[value],
         )
 

@@ -69,7 +69,7 @@ def condense_range(tables: Tables, number: int, wanted: Wanted, common: Common) 
     return Condensed(filled, OtherRows(counts, figures, wanted.latency))
 
 
-def together(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
+def concat_parts(parts: Iterable[Tables]) -> dict[str, pl.DataFrame]:
     """The tables of all parts of a partition, each in the order of the history."""
     frames: Tables = defaultdict(list)
     for part in parts:

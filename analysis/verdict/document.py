@@ -307,7 +307,7 @@ def _insufficient_evidence(results: Results) -> Iterator[dict[str, Any]]:
 
 def _why_no_final_reader(settings: Settings) -> str:
     """The reason why no process counts as a final reader, as a clause."""
-    named, odd = settings.final_processes(), settings.odd_roles()
+    named, odd = settings.final_processes(), settings.unknown_roles()
     if odd and not named:
         return f"as run.json has unknown roles ({some(odd)}), expected {', '.join(ROLES)}"
     if named and settings.has_final_reads:

@@ -123,7 +123,7 @@ class BrokerViews:
         addresses = {f"{broker.host}:{broker.port}": number for number, broker in brokers.items()}
         for address, number in addresses.items():
             if (address, topic) not in self._pending:
-                self._pending[address, topic] = self._threads.submit(self._ask, address, number, topic)
+                self._pending[address, topic] = self._threads.submit(self._describe_topic, address, number, topic)
         requests = [self._pending[address, topic] for address in addresses]
         if not wait(requests, VIEW_SECONDS).done:
             wait(requests, REQUEST_SECONDS, FIRST_COMPLETED)
@@ -131,7 +131,7 @@ class BrokerViews:
         views = [self._pending.pop((address, topic)).result() for address in responsive]
         return [view for view in views if view]
 
-    def _ask(self, address: str, number: int, topic: str) -> Any:
+    def _describe_topic(self, address: str, number: int, topic: str) -> Any:
         """The partitions of a topic as one broker describes them, or None."""
         for _ in range(MAX_CLIENTS):
             if address not in self._clients:

@@ -64,7 +64,7 @@ def target_of(s: Search, candidates: int) -> int:
 
 
 @compiled_inner_without_refcounts
-def urgency(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
+def priority(s: Search, node: int, stepped: int, front: int, front_fits: bool, target: int) -> int:
     """The amount by which an operation is tried before its end. It changes the order of the search, not its verdict.
 
     2: it leads to the content that is read next. 1: it makes the front possible, or it is a compare-and-set whose

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from ..compiled import compiled_inner_without_refcounts, compiled_without_refcounts
 from .machine import IMPOSSIBLE
-from .search_candidates import find_candidates, request_step, target_of, urgency
+from .search_candidates import find_candidates, priority, request_step, target_of
 from .search_state import (
     BAG,
     BEST,
@@ -149,7 +149,7 @@ def sort_candidates(s: Search, candidates: int, front: int) -> None:
         front_fits |= node == front
     for candidate in range(candidates):
         node, stepped = s.candidates[candidate], s.candidate_states[candidate]
-        order = node - len(s.action) * urgency(s, node, stepped, front, front_fits, target)
+        order = node - len(s.action) * priority(s, node, stepped, front, front_fits, target)
         place = candidate
         while place > 0 and s.candidate_orders[place - 1] < order:
             s.candidates[place], s.candidate_states[place] = s.candidates[place - 1], s.candidate_states[place - 1]

@@ -68,7 +68,7 @@ def explain_loss(
     if len(without_power.intersection(ack.isr)) > 1 and not had.difference(without_power).intersection(ack.isr):
         # No replica has it any more, so no other election would have saved it.
         return loss("correlated-failure", "all in-sync replicas with them lost their unflushed tails with the power")
-    if any(_parted(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
+    if any(_only_one_had(one, ack, had, elected.epoch) and _continues(leader, one, had, logs) for one in rivals):
         return loss("split-brain", "two brokers led one leader epoch, and only the other one had them")
     # With acks=1, a leader unaware of its replacement may alone have the batch. Then a clean election loses it, too.
     was_eligible = acks != 1 or not had.isdisjoint((*before.isr, *before.elr))
@@ -103,7 +103,7 @@ def _with_lost_tails(ack: Ack, truncations: Sequence[Truncation]) -> set[int]:
     return set() if took is None else {one.broker for one in failures if one.time >= took and one.end <= ack.base}
 
 
-def _parted(rivals: RivalLeaders, ack: Ack, had: set[int], epoch: int) -> bool:
+def _only_one_had(rivals: RivalLeaders, ack: Ack, had: set[int], epoch: int) -> bool:
     """Whether one of two rival leaders had a batch of their epoch or an earlier one, and the other never had it."""
     return len(had.intersection((rivals.first, rivals.second))) == 1 and ack.epoch <= rivals.epoch <= epoch
 

@@ -31,14 +31,14 @@ Found = TypeVar("Found")
 
 
 def refuse_unreachable(master: str | None, remote: str | None) -> None:
-    """Raises MissingComponentError if no standalone master or Connect server answers within CONNECT_LIMIT_S."""
+    """Raises MissingComponentError if no standalone master or Connect server responds within CONNECT_LIMIT_S."""
     try:
         if remote:
             _reach_server(remote)
         elif master and master.startswith("spark://"):
             _reach_master(master)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", "") or str(error) or f"no answer in {CONNECT_LIMIT_S} s"
+        reason = getattr(error, "strerror", "") or str(error) or f"no response in {CONNECT_LIMIT_S} s"
         raise MissingComponentError(
             f"cannot connect to {remote or master} ({reason}); check the address, and that"
             f" {'the Connect server' if remote else 'the master'} runs and can be reached from here,"

@@ -195,8 +195,8 @@ class Broker:
 
     def _open_requests(self) -> list[Request]:
         fetches = self.fetches
-        found: list[Request] = [*fetches.parked_followers(), *self.inbox.deferred(), *fetches.parked_consumers()]
-        found += self.coordinators.groups.parked()
+        found: list[Request] = [*fetches.delayed_followers(), *self.inbox.deferred(), *fetches.delayed_consumers()]
+        found += self.coordinators.groups.delayed()
         for request in self.produces.empty_purgatories():
             if request not in found:
                 found.append(request)

@@ -1,4 +1,4 @@
-"""How a broker handles fetch requests of followers and consumers: respond with records, or park the request."""
+"""How a broker handles fetch requests of followers and consumers: respond with records, or delay the response."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class FetchHandler(BrokerPart):
 
     _expand_isr: Callable[[Replica, int], None]
     _complete_deletes: Callable[[Replica], None]
-    _parked: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
-    _parked_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
+    _delayed: dict[tuple[int, int], FetchRequest] = field(default_factory=dict, init=False)  # by follower and fetcher
+    _delayed_consumers: dict[int, list[FetchRequest]] = field(default_factory=dict, init=False)  # by partition
     _quota: ReplicationQuota = field(init=False)
     _sizes: list[BatchSize] = field(init=False)
 
@@ -33,11 +33,11 @@ class FetchHandler(BrokerPart):
 
     def restart(self) -> None:
         """A new process has no requests."""
-        self._parked = {}
-        self._parked_consumers = {}
+        self._delayed = {}
+        self._delayed_consumers = {}
 
     def handle(self, request: FetchRequest) -> None:
-        """Record a follower's progress, then respond, or park the request if there is nothing new."""
+        """Record a follower's progress, then respond, or delay the request if there is nothing new."""
         if request.is_closed:
             return
         follower = request.follower
@@ -61,7 +61,7 @@ class FetchHandler(BrokerPart):
             self._reply(request)
         else:
             request.deadline = self._process.loop.now + self._config.fetch_wait_max
-            self._parked[follower, request.fetcher] = request
+            self._delayed[follower, request.fetcher] = request
 
     def _handle_consumer(self, request: FetchRequest) -> None:
         if self._read_all(request):
@@ -69,7 +69,7 @@ class FetchHandler(BrokerPart):
             return
         request.deadline = self._process.loop.now + self._config.fetch_wait_max
         for part in request.parts:
-            self._parked_consumers.setdefault(part.partition, []).append(request)
+            self._delayed_consumers.setdefault(part.partition, []).append(request)
 
     def _read_all(self, request: FetchRequest) -> bool:
         """Fill in the response from the log; returns whether it has records or errors."""
@@ -154,54 +154,54 @@ class FetchHandler(BrokerPart):
             self._read_all(request)
             self._reply(request)
 
-    # --- parked requests
+    # --- delayed requests
 
     def wake_followers(self, replica: Replica) -> None:
         """Respond to the followers that wait for new records of this leader."""
-        if self._parked:
+        if self._delayed:
             fetcher = replica.partition % self._config.fetchers
             for follower in replica.followers:
-                waiting = self._parked.pop((follower, fetcher), None)
+                waiting = self._delayed.pop((follower, fetcher), None)
                 if waiting is not None:
                     self._respond(waiting)
 
     def wake_consumers(self, replica: Replica) -> None:
         """Respond to the consumers that wait for the high watermark, which moved."""
-        waiting = self._parked_consumers.get(replica.partition)
+        waiting = self._delayed_consumers.get(replica.partition)
         if waiting:
             for request in list(waiting):
-                self._unpark(request)
+                self._remove_delayed(request)
                 self._respond(request)
 
     def resign(self, replica: Replica) -> None:
-        """The replica no longer leads: respond to all parked requests, so that their senders find the new leader."""
-        for fetch in list(self._parked.values()):
-            del self._parked[fetch.follower, fetch.fetcher]
+        """The replica no longer leads: respond to all delayed requests, so that their senders find the new leader."""
+        for fetch in list(self._delayed.values()):
+            del self._delayed[fetch.follower, fetch.fetcher]
             self._respond(fetch)
         self.wake_consumers(replica)
 
     def expire(self, now: int) -> None:
         """Respond to requests that waited for replica.fetch.wait.max.ms."""
-        if self._parked:
-            for request in [r for r in self._parked.values() if now >= r.deadline]:
-                del self._parked[request.follower, request.fetcher]
+        if self._delayed:
+            for request in [r for r in self._delayed.values() if now >= r.deadline]:
+                del self._delayed[request.follower, request.fetcher]
                 self._respond(request)
-        for partition in sorted(self._parked_consumers):
-            for request in [r for r in self._parked_consumers[partition] if now >= r.deadline]:
-                self._unpark(request)
+        for partition in sorted(self._delayed_consumers):
+            for request in [r for r in self._delayed_consumers[partition] if now >= r.deadline]:
+                self._remove_delayed(request)
                 self._respond(request)
 
-    def _unpark(self, request: FetchRequest) -> None:
+    def _remove_delayed(self, request: FetchRequest) -> None:
         for part in request.parts:
-            waiting = self._parked_consumers.get(part.partition)
+            waiting = self._delayed_consumers.get(part.partition)
             if waiting and request in waiting:
                 waiting.remove(request)
 
-    def parked_followers(self) -> Iterator[FetchRequest]:
-        """The parked requests of followers."""
-        yield from self._parked.values()
+    def delayed_followers(self) -> Iterator[FetchRequest]:
+        """The delayed requests of followers."""
+        yield from self._delayed.values()
 
-    def parked_consumers(self) -> Iterator[FetchRequest]:
-        """The parked requests of consumers, once for each of their partitions."""
-        for partition in sorted(self._parked_consumers):
-            yield from self._parked_consumers[partition]
+    def delayed_consumers(self) -> Iterator[FetchRequest]:
+        """The delayed requests of consumers, once for each of their partitions."""
+        for partition in sorted(self._delayed_consumers):
+            yield from self._delayed_consumers[partition]

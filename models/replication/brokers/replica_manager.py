@@ -1,4 +1,4 @@
-"""A broker's replicas, and the consequences of an append: flush, parked fetches, high watermark, acknowledgements."""
+"""A broker's replicas, and the consequences of an append: flush, delayed fetches, high watermark, acknowledgements."""
 
 from __future__ import annotations
 

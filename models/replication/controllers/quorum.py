@@ -117,7 +117,7 @@ class Quorum:
         self.incarnations[broker] = incarnation
         if not was_clean and (watcher := self._watcher) is not None:
             watcher.reconcile(unclean=broker)
-        self._admit(broker)
+        self._begin_session(broker)
 
     @property
     def running(self) -> Controller | None:
@@ -159,9 +159,9 @@ class Quorum:
         if broker in self.live:
             self.sessions[broker] = self.loop.now + self.config.session_timeout
         elif self.can_register(broker):
-            self._admit(broker)
+            self._begin_session(broker)
 
-    def _admit(self, broker: int) -> None:
+    def _begin_session(self, broker: int) -> None:
         """Begin a session.
 
         Without an active controller, ZooKeeper has the broker's node again before the next controller reads the list,

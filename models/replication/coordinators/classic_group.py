@@ -44,7 +44,7 @@ class Member:
     sync: GroupRequest | None = None
     assignment: tuple[int, ...] = ()
 
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The member's requests that wait for other members."""
         return [request for request in (self.join, self.sync) if request is not None]
 
@@ -83,9 +83,9 @@ class ClassicGroup(GroupMembers):
             self.prepare_rebalance()  # the last members to join again are refused
         return len(self._members)
 
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The requests that wait for other members."""
-        return [request for member in self._members.values() for request in member.parked()]
+        return [request for member in self._members.values() for request in member.delayed()]
 
     # --- requests
 
@@ -171,7 +171,7 @@ class ClassicGroup(GroupMembers):
         now, old = self._process.loop.now, self._static[request.instance]
         name = self._static[request.instance] = request.member = f"{request.instance}-{now}"
         former = self._members.pop(old)
-        for waiting in former.parked():
+        for waiting in former.delayed():
             self._group.respond(waiting, errors.FENCED_INSTANCE_ID)
         if self._leader == old:
             self._leader = name
@@ -314,7 +314,7 @@ class ClassicGroup(GroupMembers):
     def interrupt(self) -> None:
         """Let the members that wait for others join again (completeAllJoinFutures, completeAllSyncFutures)."""
         for member in self._members.values():
-            for request in member.parked():
+            for request in member.delayed():
                 self._group.respond(request, errors.REBALANCE_IN_PROGRESS)
                 member.deadline = self._process.loop.now + self._config.group_session
             member.join = member.sync = None

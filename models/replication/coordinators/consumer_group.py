@@ -108,12 +108,12 @@ class ConsumerGroup(GroupMembers):
     # --- changes
 
     def _change(self, records: list[GroupRecord], request: GroupRequest | None = None) -> bool:
-        """Append records and apply them; answer the request once they are replicated.
+        """Append records and apply them; respond to the request once they are replicated.
 
         Returns whether the records were appended.
         """
         before = self._group.log_end
-        self._group.write([*self._conversion, *records], lambda *_: self.answer())
+        self._group.write([*self._conversion, *records], lambda *_: self.respond_replicated())
         if self._group.log_end == before:
             if request is not None:
                 self._group.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
@@ -126,12 +126,12 @@ class ConsumerGroup(GroupMembers):
         return True
 
     def _wait(self, request: GroupRequest | None) -> None:
-        """Answer a request once everything that it depends on is replicated."""
+        """Respond to a request once everything that it depends on is replicated."""
         epochs = {name: member.current.epoch for name, member in self._members.items()}
         self._pending.append(Pending(self._changed_at, self._target_epoch, epochs, request))
-        self.answer()
+        self.respond_replicated()
 
-    def answer(self) -> None:
+    def respond_replicated(self) -> None:
         """Send the responses to requests with a replicated effect."""
         while self._pending and self._pending[0].end <= self._group.replicated_end:
             done = self._pending.popleft()
@@ -141,7 +141,7 @@ class ConsumerGroup(GroupMembers):
             if done.request is not None:
                 self._group.respond(done.request)
 
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The requests with an effect that is not replicated yet."""
         return [pending.request for pending in self._pending if pending.request is not None]
 
@@ -276,7 +276,7 @@ class ConsumerGroup(GroupMembers):
 
     def tick(self, now: int) -> None:
         """Fence members at the end of their sessions, and members that did not give up their partitions in time."""
-        self.answer()
+        self.respond_replicated()
         for name, member in list(self._members.items()):
             if name in self._members and now >= min(member.deadline, member.revoke_by):
                 epoch, is_late = member.current.epoch, now < member.deadline

@@ -46,9 +46,9 @@ class ConvertibleGroup(GroupCoordinator):
     def _new_mixed(self) -> MixedGroup:
         return MixedGroup(self, self._downgrade)
 
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The requests that wait for other members, or for replication."""
-        return [*super().parked(), *(request for former in self._former for request in former.parked())]
+        return [*super().delayed(), *(request for former in self._former for request in former.delayed())]
 
     # --- loading
 
@@ -164,7 +164,7 @@ class ConvertibleGroup(GroupCoordinator):
         Responses of the converted group are sent before.
         """
         for former in self._former:
-            former.answer()
+            former.respond_replicated()
         self._former = [former for former in self._former if former.is_waiting()]
         if isinstance(self.members, ClassicGroup) and not self._former:
             is_downgraded, self._downgraded = self._downgraded == self.generation > 0, 0

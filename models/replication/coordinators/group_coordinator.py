@@ -80,9 +80,9 @@ class GroupCoordinator(Group):
             records = self._offset_records(request)
             self._write(records, partial(self._on_committed, records, request))
 
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The requests that wait for other members, or for replication."""
-        return self.members.parked()
+        return self.members.delayed()
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:
         """The records of a commit's offsets."""

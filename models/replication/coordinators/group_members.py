@@ -82,7 +82,7 @@ class GroupMembers(ABC):
         """Remove the group. Returns the records of that."""
 
     @abstractmethod
-    def parked(self) -> list[GroupRequest]:
+    def delayed(self) -> list[GroupRequest]:
         """The requests that wait."""
 
     def refuse_fetch(self, request: GroupRequest) -> str:  # noqa: ARG002

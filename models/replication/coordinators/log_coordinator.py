@@ -58,7 +58,7 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
     def _tick_active(self, now: int) -> None:
         """Run the periodic tasks of a loaded coordinator."""
 
-    def parked(self) -> Sequence[Request]:
+    def delayed(self) -> Sequence[Request]:
         """The requests that wait."""
         return ()
 
@@ -103,8 +103,8 @@ class LogCoordinator(BrokerPart, ABC, Generic[R]):
         self._process.loop.after(TICK, self._tick, term)
 
     def _resign(self) -> None:
-        """Refuse parked requests and drop the state: the term has ended."""
-        for request in self.parked():
+        """Refuse delayed requests and drop the state: the term has ended."""
+        for request in self.delayed():
             self.respond(request, errors.NOT_COORDINATOR)
         self.restart()
 

@@ -46,7 +46,7 @@ class Downgrade:
 
     removal: list[GroupRecord]  # the records that remove the group of KIP-848's protocol
     members: list[AssignedMember]  # the classic members, each with its target
-    request: GroupRequest | None  # the request to answer once the conversion is replicated
+    request: GroupRequest | None  # to respond to once the conversion is replicated
     begins_rebalance: bool
 
 
@@ -71,7 +71,7 @@ class MixedGroup(ConsumerGroup):
         elif error := self._refuse(request):
             self._group.respond(request, error)
         else:
-            self._answer_member(request, self._members[request.member])
+            self._respond_member(request, self._members[request.member])
 
     def _join(self, request: GroupRequest) -> None:
         """Admit a new process. If it replaces the last member of KIP-848's protocol, the group may become classic."""
@@ -82,7 +82,7 @@ class MixedGroup(ConsumerGroup):
         else:
             self._move(request, is_joining=True)
 
-    def _answer_member(self, request: GroupRequest, member: Member) -> None:
+    def _respond_member(self, request: GroupRequest, member: Member) -> None:
         if request.kind == JOIN:
             member.revoke_by = NEVER
             self._move(request, is_joining=False)
@@ -218,7 +218,7 @@ class MixedGroup(ConsumerGroup):
         return [*of_each(CurrentRecord), *of_each(TargetRecord), of_target, *of_each(MemberRecord), of_group]
 
     def dissolve(self, request: GroupRequest | None, epochs: dict[str, int]) -> None:
-        """Forget the members of a converted group; answer the request once that is replicated, with these epochs."""
+        """Forget the members of a converted group; once replicated, respond to the request with these epochs."""
         self._members = {}
         self._pending.append(Pending(self._group.log_end, 0, epochs, request, is_downgrade=True))
 
