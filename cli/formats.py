@@ -90,7 +90,7 @@ class Run:
         here = Path.cwd()
         return str(found.relative_to(here)) if found.is_relative_to(here) else str(found)
 
-    def home(self) -> str:
+    def default_source(self) -> str:
         """The location of a result without a file: the first history, else the run itself."""
         files = self.report["input"]["files"]
         return self.source(files[0]) if files else self.source("")
@@ -217,7 +217,7 @@ def _open(run: Run, name: str, why: str) -> dict[str, Any]:
         "kind": "open",
         "level": "none",  # SARIF requires it for kind "open"
         "message": {"text": printable(f"{run.verdict}. Unknown: {name}: {why}")},
-        "locations": [_sarif_location(run.home())],
+        "locations": [_sarif_location(run.default_source())],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, "unknown", name)},
     }
 
@@ -236,7 +236,7 @@ def _result(run: Run, finding: dict[str, Any]) -> dict[str, Any]:
         "message": {
             "text": printable(f"{run.verdict}. {finding['sentence']}{run.causes_text(finding)}{_lines(finding)}")
         },
-        "locations": locations[:1] or [_sarif_location(run.home())],
+        "locations": locations[:1] or [_sarif_location(run.default_source())],
         "relatedLocations": locations[1:],
         "partialFingerprints": {"logjudge/v1": _fingerprint(run, *(finding[name] for name in _IDENTITY))},
     }
@@ -281,7 +281,7 @@ def github(judged: Sequence[Judged]) -> str:
         run = Run(each)
         level = _NOTICES[run.report["verdict"]]
         lines.append(f"::{level} title=logjudge::{_data('. '.join(run.summary()))}")
-        home = "" if _is_compressed(run.home()) else f"file={_property(run.home())},"
+        home = "" if _is_compressed(run.default_source()) else f"file={_property(run.default_source())},"
         for name, why in run.unknown().items():
             lines.append(f"::warning {home}title={_property(name)}::{_data(f'unknown: {name}: {why}')}")
         for finding in run.report["findings"][:MAX_RESULTS]:

@@ -98,7 +98,7 @@ def parse_dump(text: str) -> list[Dump]:
         if line.startswith(("Log starting offset", "Starting offset")) or not line.strip():
             continue
         try:
-            _line(states[-1], number, line)
+            _read_line(states[-1], number, line)
         except (KeyError, ValueError, OverflowError) as error:
             reason = f"found {line[:80]!r}, expected a line of kafka-dump-log ({type(error).__name__})"
             states[-1].damage.append(damage_row("syntax", reason, line=number))
@@ -122,7 +122,7 @@ def _join_lines(text: str) -> list[tuple[int, str]]:
     return [(number, "\n".join(parts)) for number, parts in entries]
 
 
-def _line(state: _State, number: int, line: str) -> None:
+def _read_line(state: _State, number: int, line: str) -> None:
     body, has_payload, payload = line.partition(" payload: ")
     body, has_key, key = body.partition(" key: ")
     pairs = {name.lower(): value for name, value in PAIR.findall(body)}
@@ -147,8 +147,8 @@ def _line(state: _State, number: int, line: str) -> None:
         raise ValueError(line)
     record = _record(pairs, batch, key if has_key else None, payload if has_payload else None)
     if record["value"] is not None and record["value"].startswith('{"type":"'):
-        _metadata(state, record)
-    _fitting(record, RECORD_LIMITS)
+        _add_metadata(state, record)
+    _check_limits(record, RECORD_LIMITS)
     marker = re.search(r"endTxnMarker: (\w+)", line)
     if batch["control"]:
         record["control"] = {"COMMIT": "commit", "ABORT": "abort"}.get(marker[1] if marker else "", "other")
@@ -176,12 +176,11 @@ def _timestamp(pairs: dict[str, str]) -> int | None:
     return _known_number(pairs, "logappendtime") if created is None else created
 
 
-def _fitting(row: dict[str, Any], limits: dict[str, tuple[int, int]]) -> dict[str, Any]:
-    """The row. Raises OverflowError if a number does not fit its column."""
+def _check_limits(row: dict[str, Any], limits: dict[str, tuple[int, int]]) -> None:
+    """Raises OverflowError if a number does not fit its column."""
     for name, (least, greatest) in limits.items():
         if (value := row.get(name)) is not None and not least <= value <= greatest:
             raise OverflowError(name)
-    return row
 
 
 def _batch(pairs: dict[str, str]) -> dict[str, Any]:
@@ -204,7 +203,8 @@ def _batch(pairs: dict[str, str]) -> dict[str, Any]:
         "byte": int(pairs.get("position", "0")),
         "size": int(pairs.get("size", "0")),
     }
-    return _fitting(row, BATCH_LIMITS)
+    _check_limits(row, BATCH_LIMITS)
+    return row
 
 
 def _record(pairs: dict[str, str], batch: dict[str, Any], key: str | None, payload: str | None) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def text_digest(key: str | None, value: str | None) -> int:
     return int(out[0])
 
 
-def _metadata(state: _State, record: dict[str, Any]) -> None:
+def _add_metadata(state: _State, record: dict[str, Any]) -> None:
     try:
         parsed = json.loads(record["value"])
         name, data = parsed["type"], parsed["data"]

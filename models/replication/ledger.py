@@ -246,10 +246,10 @@ class Ledger:
         return self._explain(ack, newest, ack.time)
 
     def _election_of(self, leader: ReplicaView, state: PartitionState, since: int) -> Election:
-        """The election that a leader with this state owes its place to.
+        """The election that made a broker the leader in this state.
 
-        An unclean one after the epoch `since`, if that leader did not begin to lead before it was elected again. If
-        others that did not begin to lead were elected uncleanly before it was, the state before is that before them.
+        If it was already elected uncleanly after the epoch `since`, but did not begin to lead, that first election
+        counts. If others were, and did not begin to lead either, the state before is that before the first of them.
         """
         elected = self.elected[leader.partition]
         own = elected.get(state.epoch, Election(state, state))

@@ -89,7 +89,7 @@ class FetchPart:
 
 @dataclass(slots=True, eq=False)
 class FetchRequest(Request):
-    """A follower's or a consumer's fetch; the broker parks it while there is nothing to send."""
+    """A follower's or a consumer's fetch; the broker delays its response while there is nothing to send."""
 
     follower: int  # broker id, or -1 for a consumer
     limit: int  # batches of one partition at most

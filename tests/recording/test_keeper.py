@@ -118,7 +118,7 @@ def test_a_start_that_waits_for_the_controller_blocks_no_other_request(lab: Lab)
             time.sleep(0.01)
         assert not starting.done()
         lab.request("kill", nodes=["100"])
-        with pytest.raises(LogjudgeError, match="as node 100 does not run; `logjudge lab start 100`"):
+        with pytest.raises(LogjudgeError, match="these nodes do not run: 100; `logjudge lab start 100`"):
             starting.result(30)
     lab.request("start", nodes=["100"])
     assert states(lab) == {"1": "running", "2": "running", "100": "running"}
@@ -172,7 +172,7 @@ def test_a_quorum_serves_as_long_as_most_of_its_controllers_run(plan: Plan) -> N
         lab.request("start", nodes=["1"])
         lab.request("kill", nodes=["1", "101"])
         configure(lab, "1", "never=ready")
-        with pytest.raises(LogjudgeError, match="as nodes 100, 101 do not run; `logjudge lab start 100 101` starts"):
+        with pytest.raises(LogjudgeError, match="these nodes do not run: 100, 101; `logjudge lab start 100 101` starts"):
             lab.request("start", nodes=["1"])
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MAX_ROWS = 1_000_000  # approximate number of dependencies of one task
-# Windows, dependencies or cycles of a search. `number`: of windows how many dependencies were searched for them; of
-# dependencies their bucket.
+# Windows, dependencies or cycles of a search. `number`: the number of dependencies behind windows, or the bucket of
+# dependencies.
 ROW = "search string, number long, payload binary"
 SCHEMA = schema_of(ROW)
 

@@ -179,10 +179,9 @@ class Cluster:
                     raise LogjudgeError(f"node {name} ended at its start: {node.problem()} ({node.folder}/server.log)")
                 dead = [node for node in self.coordinators if not self.nodes[node].is_alive]
                 if 2 * len(dead) >= len(self.coordinators):
-                    is_, it = ("node {} does not run", "it") if len(dead) == 1 else ("nodes {} do not run", "them")
                     raise LogjudgeError(
-                        f"node {name} was started, but is not ready, as {is_.format(', '.join(dead))};"
-                        f" `logjudge lab start {' '.join(dead)}` starts {it}"
+                        f"node {name} was started, but is not ready; these nodes do not run: {', '.join(dead)};"
+                        f" `logjudge lab start {' '.join(dead)}` starts them"
                     )
                 if loop.time() > end:
                     raise LogjudgeError(
