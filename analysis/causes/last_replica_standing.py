@@ -6,14 +6,14 @@ the evidence shows that the records were on disk, the cause is log-rolled-back. 
 batch. Electing the broker again breaks no rule (with eligible leader replicas the controller calls this election
 unclean, KIP-966).
 
-Needs: the broker that leads afterwards had the records, as it acknowledged them or was in sync while they were
-acknowledged; its log then ended at or below them, when it was loaded, in a snapshot, or by the fault that cut it, or
-it led the next epoch from there and no other broker led in between; and the ISR was that broker alone when it was
-elected, or when its process stopped that had led until then, or when it acknowledged them and led again in its own
-epoch. No unclean election made it the leader in between. And it was not shut down cleanly, which flushes the log: the
-history has its death, a power failure or a fault on its disk, or its server.log shows that it halted, or that it had to
-recover its logs. If it led again from offset 0 without a power failure or a fault on its disk in the history, its
-server.log shows that it found a log.
+Needs: the broker that leads afterwards had the records: it acknowledged them, or was in sync while they were
+acknowledged. Later its log ended at or below them: when it was loaded, in a snapshot, or by the fault that cut it. Or
+it led the next epoch from there, and no other broker led in between. The ISR was this broker alone: when it was
+elected, when its process stopped that had led until then, or when it acknowledged them and led again in its own epoch.
+No unclean election made it the leader in between. It was not shut down cleanly, which flushes the log: the history has
+its death, a power failure or a fault on its disk, or its server.log shows that it halted or had to recover its logs. If
+it led again from offset 0 without a power failure or a fault on its disk in the history, its server.log shows that it
+found a log.
 """
 
 from __future__ import annotations

@@ -5,17 +5,16 @@ older copy, or cut, or its disk is replaced by an empty one, while the broker is
 and the others truncate to it. A power failure does not explain this: flushed records, and records in the files of a
 stopped broker, are on the disk.
 
-Needs: a log of the broker that leads afterwards, copied while it was down, with the lost records; or that it was in
-sync when or after they were acknowledged, or acknowledged them itself, and one of these: a recovery point above them
-(everything below it was flushed); a copy of its log that another broker loaded, which had been down while they were
-written; a fault in the history that replaced its log, or cut it after a shutdown, and no power failure; a fault in the
-history that shut it down cleanly, or a line of its next start which shows that it had been (all logs were flushed); a
-line that it found no log and created one, if its process had been killed or shut down, or the log was a minute old; or
-a registration without the log.dir of its replica, or with none of those that it had before (directory.id, since Kafka
-3.7).
-Also: a later log of the same broker that ended at or below them without a truncation, in the files, by the fault that
-cut it, or where the broker led again; and an election that was not unclean. A cut after a kill is no such evidence: it
-may stand for a tail that had not been flushed.
+Needs: proof that the broker that leads afterwards had the records on disk. Either a log of it, copied while it was
+down, has them. Or it was in sync when or after they were acknowledged, or acknowledged them itself, and there is one of
+these: a recovery point above them (everything below it was flushed); a copy of its log that another broker loaded,
+which had been down while they were written; a fault in the history that replaced its log, or cut it after a shutdown,
+and no power failure; a fault in the history that shut it down cleanly, or a line of its next start which shows that it
+had been (all logs were flushed); a line that it found no log and created one, if its process had been killed or shut
+down, or the log was a minute old; or a registration without the log.dir of its replica, or with none of those that it
+had before (directory.id, since Kafka 3.7). Also, a later log of the same broker ended at or below them without a
+truncation: in the files, by the fault that cut it, or where the broker led again. And its election was not unclean. A
+cut after a kill is no such evidence: it may stand for a tail that had not been flushed.
 """
 
 from __future__ import annotations

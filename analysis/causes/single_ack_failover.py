@@ -1,12 +1,12 @@
 """single-ack-failover: a leader acknowledged records with acks=1 and was replaced before its followers fetched them.
 
 Needs: all lost records were acknowledged with acks=1, and no consumer had read them (the replicas in the ISR have what
-consumers read); another broker was elected cleanly (it was in the ISR before, or the configuration permits no unclean
-election, no report shows that it had left the ISR, and it ran at the last acknowledgement) and its epoch began at or
-below the lost offsets, or before they were acknowledged, or the old leader truncated them to its log; and the new
-leader neither led with them before nor lost its own tail by a restart in between. In a log without leader epochs, a
-record that was acknowledged at the first lost offset shows that the new leader lacked the lost ones, and its server.log
-that it had not truncated them.
+consumers read). Another broker was elected cleanly: it was in the ISR before; or the configuration permits no unclean
+election, no report shows that it had left the ISR, and it ran at the last acknowledgement. Its epoch began at or below
+the lost offsets or before they were acknowledged, or the old leader truncated them to its log. The new leader neither
+led with them before nor lost its own tail by a restart in between. In a log without leader epochs, a record that was
+acknowledged at the first lost offset shows that the new leader lacked the lost ones, and its server.log shows that it
+had not truncated them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """unclean-election: an out-of-sync replica was elected, so the records that it had not fetched were lost.
 
 Needs: the new leader was not among the in-sync or eligible replicas before its election (the metadata log, or the
-controller's line), and its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it
-was loaded), and the replicas that could have been elected instead had not all lost them, too. If all of these started
-again, the log of one of them must be known from then. If all in-sync replicas may have lost the tails of their logs,
-one of them must provably still have had the records. If KIP-966 elects the last known leader again, the cause is
-another one: that leader does not lack records because it was out of sync. Where an unclean election would look the
-same, unclean.leader.election.enable must be recorded. Since Kafka 4.0 the brokers' own lines prove no unclean election
-if the ISR was smaller than min.insync.replicas, or that is not recorded, as they do not name the eligible replicas;
-unless the new leader logged that the partition was marked as RECOVERING.
+controller's line). Its log lacked the lost records then (epoch file, segment, state-change.log, or the log when it was
+loaded). The replicas that could have been elected instead had not all lost them, too: if all of these started again,
+the log of one of them must be known from then. If all in-sync replicas may have lost the tails of their logs, one of
+them must provably still have had the records. If KIP-966 elects the last known leader again, the cause is another one:
+that leader does not lack records because it was out of sync. Where an unclean election would look the same,
+unclean.leader.election.enable must be recorded. Since Kafka 4.0 the brokers' own lines do not name the eligible
+replicas. They prove no unclean election if the ISR was smaller than min.insync.replicas, or that setting is not
+recorded, unless the new leader logged that the partition was marked as RECOVERING.
 """
 
 from __future__ import annotations

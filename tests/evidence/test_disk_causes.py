@@ -188,22 +188,22 @@ def test_a_leader_had_what_it_acknowledged_until_its_log_was_replaced(between, c
     assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE).cause == cause
 
 
-IN_ORDER = "INFO Skipping recovery of 1 logs from /d since clean shutdown file was found (kafka.log.LogManager)"
+CLEAN = "INFO Skipping recovery of 1 logs from /d since clean shutdown file was found (kafka.log.LogManager)"
 
 
 @pytest.mark.parametrize(
     ("faults", "broker", "lines", "cause"),
     [
-        ([], "1", [(8, BOOT), (9, IN_ORDER)], "log-rolled-back"),
+        ([], "1", [(8, BOOT), (9, CLEAN)], "log-rolled-back"),
         ([], "1", [(8, BOOT)], "unknown"),
-        ([], "1", [(7, BOOT), (7, CRASHED), (8, BOOT), (9, IN_ORDER)], "last-replica-standing"),
-        ([], "2", [(8, BOOT), (9, IN_ORDER)], "unknown"),
+        ([], "1", [(7, BOOT), (7, CRASHED), (8, BOOT), (9, CLEAN)], "last-replica-standing"),
+        ([], "2", [(8, BOOT), (9, CLEAN)], "unknown"),
         ([fault("shutdown", "1", 6)], "1", [(8, BOOT)], "log-rolled-back"),
         ([fault("shutdown", "1", 6)], "1", [(7, BOOT), (8, BOOT)], "unknown"),
         ([fault("shutdown", "1", 6), fault("kill", "1", 7)], "1", [(8, BOOT)], "last-replica-standing"),
     ],
 )
-def test_a_log_that_is_short_after_a_shutdown_in_order_was_replaced(faults, broker, lines, cause):
+def test_a_log_that_is_short_after_a_clean_shutdown_was_replaced(faults, broker, lines, cause):
     found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=ALONE, events=[server_log(broker, *lines)])
     assert found.cause == cause
 

@@ -99,7 +99,7 @@ def test_the_log_of_the_last_leader_may_lack_what_another_copy_has_damaged(copie
 
 
 @pytest.mark.parametrize(("starts", "cause"), [([11], "log-rolled-back"), ([], "unknown")])
-def test_a_broker_that_was_shut_down_in_order_may_have_started_several_times(starts, cause):
+def test_a_broker_that_was_shut_down_cleanly_may_have_started_several_times(starts, cause):
     faults = [fault("shutdown", "1", 6), *(fault("restart", "1", at) for at in starts)]
     assert rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=LEADS_ALONE).cause == cause
 

@@ -7,7 +7,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
-from .test_disk_causes import ALONE, IN_ORDER, NEW, STOPPED, rolled_back, sentences
+from .test_disk_causes import ALONE, CLEAN, NEW, STOPPED, rolled_back, sentences
 from .timelines import BOOT, CRASHED, LOADED, epochs, fault, lost, metadata, server_log, timeline
 
 
@@ -82,17 +82,17 @@ def test_a_follower_keeps_its_log_while_its_leader_leads_on(faults, changes, cau
 @pytest.mark.parametrize(
     ("first_end", "cause"), [(1, "last-replica-standing"), (2, "log-rolled-back")], ids=["short before", "whole before"]
 )
-def test_a_later_start_after_a_shutdown_in_order_has_not_lost_what_the_first_one_lacked(first_end, cause):
+def test_a_later_start_after_a_clean_shutdown_has_not_lost_what_the_first_one_lacked(first_end, cause):
     """As in a recorded run: a killed broker starts, ends as ZooKeeper has its old session, and starts again."""
-    first, second = [(6, BOOT), (6, CRASHED), (7, LOADED % first_end)], [(9, BOOT), (10, IN_ORDER), (11, LOADED % 1)]
+    first, second = [(6, BOOT), (6, CRASHED), (7, LOADED % first_end)], [(9, BOOT), (10, CLEAN), (11, LOADED % 1)]
     starts = server_log("1", *first, *second)
     changes = [ALONE[0], (8, {"leader": -1}), ALONE[1]]
     found = rolled_back(before="", after="", changes=changes, events=[starts])
     assert found.cause == cause
 
 
-def test_a_start_in_order_may_be_a_later_one_if_its_first_line_was_not_collected():
-    events = [server_log("1", (9, IN_ORDER), (10, LOADED % 1))]
+def test_a_clean_start_may_be_a_later_one_if_its_first_line_was_not_collected():
+    events = [server_log("1", (9, CLEAN), (10, LOADED % 1))]
     faults = fault("kill", "1", 6), fault("restart", "1", 7)
     assert rolled_back(*faults, before="", after="", changes=ALONE, events=events).cause == "last-replica-standing"
 

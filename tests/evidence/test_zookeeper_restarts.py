@@ -8,7 +8,7 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import joined, logs
-from .test_disk_causes import IN_ORDER, rolled_back
+from .test_disk_causes import CLEAN, rolled_back
 from .timelines import BEGAN, BOOT, LEADS, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 BEGINS = (
@@ -53,21 +53,21 @@ def test_a_leader_with_other_records_in_its_log_brought_nothing_back(epoch_file_
 @pytest.mark.parametrize(
     ("starts", "cause"), [((9,), "log-rolled-back"), ((7, 9), "last-replica-standing")], ids=["first", "second"]
 )
-def test_a_start_that_failed_while_the_session_lasted_ended_in_order_after_the_loss(starts, cause):
+def test_a_start_that_failed_while_the_session_lasted_ended_cleanly_after_the_loss(starts, cause):
     """Broker 1 is killed at 6 s. Its second start finds that the first ended cleanly, which may have lost the tail."""
     changes = [(3, {"leader": 1, "isr": [1]}), (8, {"leader": -1}), (12, {"leader": 1, "isr": [1]})]
-    lines = server_log("1", *((at, BOOT) for at in starts), (9, IN_ORDER))
+    lines = server_log("1", *((at, BOOT) for at in starts), (9, CLEAN))
     found = rolled_back(fault("kill", "1", 6), before="", after="1: 0a\n2: 0a", changes=changes, events=[lines])
     assert found.cause == cause
 
 
-@pytest.mark.parametrize("is_in_order", [True, False])
-def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_in_order):
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_clean):
     """Broker 1 is down from 9 to 11 s. What hits it after it led on, and a cut behind the record, lost nothing."""
     cut = {"details": {"topic": "orders", "partition": 0, "offsets_cut": [4, 5]}}
     faults = [
         replace(fault("truncate", "1", 8), **cut),
-        fault("shutdown" if is_in_order else "kill", "1", 9),
+        fault("shutdown" if is_clean else "kill", "1", 9),
         fault("restart", "1", 11),
         fault("kill", "1", 20),
         replace(fault("truncate", "1", 21), **cut),
@@ -75,10 +75,10 @@ def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_in_order):
     lines = [(1, LEADS % (1, 3, "1")), (1, BEGINS % 0), (11, BOOT), (12, BEGINS % 1)]
     held = timeline(logs("1: 0a"), {"replicas": ("1",)}, None, [server_log("1", *lines)], leader="1", faults=faults)
     found = explain_loss(held, lost())
-    assert found.cause == ("log-rolled-back" if is_in_order else "last-replica-standing")
+    assert found.cause == ("log-rolled-back" if is_clean else "last-replica-standing")
     assert found.chain[-1].sentence == "broker 1 began to lead orders-0 in epoch 3 from offset 1, ISR [1]"
     assert not [fact for fact in found.chain if fact.kind == "fault-truncate"]
-    assert ("fault-shutdown" if is_in_order else "kill") in {fact.kind for fact in found.chain}
+    assert ("fault-shutdown" if is_clean else "kill") in {fact.kind for fact in found.chain}
 
 
 @pytest.mark.parametrize(("version", "cause"), [("3.8.1", "unclean-election"), ("1.1.1", "unknown")])

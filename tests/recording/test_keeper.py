@@ -172,7 +172,7 @@ def test_a_quorum_serves_as_long_as_most_of_its_controllers_run(plan: Plan) -> N
         lab.request("start", nodes=["1"])
         lab.request("kill", nodes=["1", "101"])
         configure(lab, "1", "never=ready")
-        with pytest.raises(LogjudgeError, match="these nodes do not run: 100, 101; `logjudge lab start 100 101` starts"):
+        with pytest.raises(LogjudgeError, match="these nodes do not run: 100, 101; `logjudge lab start 100 101`"):
             lab.request("start", nodes=["1"])
 
 

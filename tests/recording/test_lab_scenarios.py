@@ -62,7 +62,7 @@ def test_a_scenario_gets_its_verdict_and_its_causes(name: str, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.lab
-def test_ctrl_c_ends_a_recording_in_order_and_kill_leaves_what_can_be_judged(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_recording_cleanly_and_kill_leaves_what_can_be_judged(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     kafka = fetch_kafka()
     with Lab.start(Plan(str(tmp_path / "lab"), kafka.version, str(kafka.jars))) as lab:

@@ -73,7 +73,7 @@ def test_a_broker_with_a_full_disk_logs_that_it_halts(variant: str, tmp_path: Pa
         ("kip-101", "]: Shutting down broker 1"),
     ],
 )
-def test_an_orderly_shutdown_is_logged_as_one(variant: str, expected: str, tmp_path: Path) -> None:
+def test_a_clean_shutdown_is_logged_as_one(variant: str, expected: str, tmp_path: Path) -> None:
     """It is not logged as a session that ended."""
     scenario = Scenario("leaving", variant, 5, OPTIONS, {}, (Fault(3 * SECOND, "shutdown", (1,), 4 * SECOND),))
     brokers = write_bundle(scenario, tmp_path / "run").folder / "brokers"

@@ -118,7 +118,7 @@ class Disk(BrokerPart):
         replica.log.recovery_point = min(self.recovery_points.get(replica.partition, 0), replica.log.end)
 
     def flush_all(self) -> None:
-        """Flush every log and write all checkpoints, as an orderly shutdown does."""
+        """Flush every log and write all checkpoints, as a clean shutdown does."""
         for partition, replica in self._manager.replicas.items():
             replica.log.flushed = replica.log.end
             self.recovery_points[partition] = replica.log.end

@@ -44,7 +44,7 @@ class FetchHandler(BrokerPart):
         if follower < 0:
             self._handle_consumer(request)
             return
-        urgent = self._read_all(request)
+        has_content = self._read_all(request)
         now, replicas = self._process.wall_clock(), self._manager.replicas
         for part in request.parts:
             if part.error:
@@ -57,7 +57,7 @@ class FetchHandler(BrokerPart):
             if follower not in replica.isr:
                 self._expand_isr(replica, follower)
             self._manager.advance(replica)
-        if urgent:
+        if has_content:
             self._reply(request)
         else:
             request.deadline = self._process.loop.now + self._config.fetch_wait_max
@@ -73,14 +73,14 @@ class FetchHandler(BrokerPart):
 
     def _read_all(self, request: FetchRequest) -> bool:
         """Fill in the response from the log; returns whether it has records or errors."""
-        urgent = False
+        has_content = False
         if request.max_bytes is not None:
             request.used_bytes = 0
         for part in request.parts:
             part.error = self._read(part, request)
             if part.error or part.batches:
-                urgent = True
-        return urgent
+                has_content = True
+        return has_content
 
     def _read(self, part: FetchPart, request: FetchRequest) -> str:
         """Fill in a partition of the response; returns its error."""

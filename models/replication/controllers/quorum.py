@@ -202,12 +202,12 @@ class Quorum:
             self._remove(broker, "leaving")
             watcher.reconcile()
 
-    def on_stopped(self, broker: int, was_orderly: bool) -> None:
-        """A broker's process ends. In an orderly shutdown it closes its session with ZooKeeper, granted or not."""
+    def on_stopped(self, broker: int, was_clean: bool) -> None:
+        """A broker's process ends. In a clean shutdown it closes its session with ZooKeeper, granted or not."""
         if broker in self.leaving:
             self.leaving.remove(broker)
             self.report(QUORUM, "left", broker)
-        elif was_orderly and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
+        elif was_clean and self.rules.era.zookeeper and broker in self.live and self.receives_from(broker):
             self._remove(broker)
             if (watcher := self._watcher) is not None:
                 watcher.reconcile()
