@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..models.exploration.processing_truth import Copied
 from . import style
+from .time_axis import SINCE_START
 
 
 def draw_load_spread(loads: Mapping[str, Mapping[int, int]], dead: int, path: Path) -> None:
@@ -50,5 +51,5 @@ def draw_copies(runs: Mapping[str, Sequence[Copied]], faults: Sequence[tuple[str
             axis.set_title(name)
             axis.set_ylabel("offset")
             style.legend(axis, ncols=2)
-        axes[-1].set_xlabel("seconds since the start of the run")
+        axes[-1].set_xlabel(SINCE_START)
         style.save(figure, path)

@@ -75,6 +75,11 @@ def needs(*missing: str) -> Attempt:
     return Attempt(missing=list(missing))
 
 
+def needs_start_of(epoch: int) -> Attempt:
+    """An undecided attempt: the offset at which an epoch began is missing."""
+    return needs(f"the offset at which epoch {epoch} began (leader-epoch-checkpoint or state-change.log)")
+
+
 def needs_setting_of(election: Term) -> Attempt:
     """An undecided attempt: a setting is missing that decides whether the election was unclean."""
     decides = f"which decides whether broker {election.leader} was elected uncleanly in epoch {election.epoch}"

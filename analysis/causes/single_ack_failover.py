@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..timelines.facts import SECOND, chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_start_of
 from .leader_change import (
     LeaderChange,
     clean_by_configuration,
@@ -68,7 +68,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"why broker {new.leader} lacked records that consumers had read, {have}")
     without = facts_without_records(timeline, change, lost)
     if not without:
-        return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
+        return needs_start_of(new.epoch)
     batches = timeline.replica_logs.batches
     if not batches.height or (batches["magic"] < 2).any():
         uncut = facts_never_truncated(timeline, new.leader or "", lost, new.time)

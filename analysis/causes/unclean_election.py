@@ -22,7 +22,7 @@ from ..timelines.facts import SECOND, Fact, chain, dated
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import brokers
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of, needs_start_of
 from .leader_change import (
     LeaderChange,
     clean_by_configuration,
@@ -85,7 +85,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*doubtful)
     without = facts_without_records(timeline, change, lost)
     if not without:
-        return needs(f"the offset at which epoch {new.epoch} began (leader-epoch-checkpoint or state-change.log)")
+        return needs_start_of(new.epoch)
     # The brokers that were in sync before do not include the new leader.
     old = change.old_leader or (next(iter(new.electable)) if new.electable and len(new.electable) == 1 else None)
     # Without acknowledgements, the ISR just before the election shows who could not fetch the records.

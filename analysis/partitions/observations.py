@@ -59,7 +59,7 @@ def _with_latest(reads: pl.DataFrame, sent: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(value=pl.coalesce("name", "value")).select(reads.columns)
 
 
-def nameless(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
+def with_null_tombstones(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataFrame:
     """Sends with null for the value of each tombstone, as in the brokers' logs, and its name in `tombstone`."""
     is_tombstone = pl.col("value").is_in(tombstones.implode())
     return sends.with_columns(value=pl.when(~is_tombstone).then("value"), tombstone=pl.when(is_tombstone).then("value"))

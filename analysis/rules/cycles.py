@@ -69,8 +69,7 @@ def _rule(base: str, suffix: str) -> Rule:
             " was read before its write began is a precommitted-read or phantom-read."
             + f" At most {MAX_PERMITTED} permitted cycles are findings; the last one counts the others."
         ),
-        unknown_when=("Only when the run's evidence is incomplete." if of_writes else _UNKNOWN)
-        + (_CLOCK if suffix == "-realtime" else ""),
+        unknown_when=(Rule.unknown_when if of_writes else _UNKNOWN) + (_CLOCK if suffix == "-realtime" else ""),
         in_jepsen=_IN_JEPSEN + (_NO_PROCESS if suffix == "-process" else ""),
         example=_EXAMPLES[name],
         source=ELLE,

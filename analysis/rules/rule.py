@@ -15,7 +15,7 @@ from ...histories.references import Reference
 from ...histories.tables import Evidence, Finding
 from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.later_epochs import overwritten
-from ..partitions.observations import nameless
+from ..partitions.observations import with_null_tombstones
 from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import REMOVED, truncated_sends
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
@@ -159,17 +159,17 @@ def unless_left_out(results: Results) -> Results:
 
 @once  # lost-write uses the judgement of acknowledged-absent
 def _judge_logs(p: Partition, of_logs: Callable[[ReplicaLogs, pl.DataFrame], Judgement]) -> Judgement:
-    return Judgement() if p.replica_logs is None else of_logs(p.replica_logs, _nameless(p))
+    return Judgement() if p.replica_logs is None else of_logs(p.replica_logs, _sends_for_logs(p))
 
 
 @once
-def _nameless(p: Partition) -> pl.DataFrame:
+def _sends_for_logs(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
     sends = sends_of(p).with_columns(
         overwritten=overwritten(p, sends_of(p)),
         **{name: pl.col("value").is_in(truncated_sends(p).filter(name)["value"].implode()) for name in REMOVED},
     )
-    sends = nameless(sends, p.tombstones) if len(p.tombstones) else sends
+    sends = with_null_tombstones(sends, p.tombstones) if len(p.tombstones) else sends
     may_be = pl.col("value").is_null() & ~pl.col("acknowledged") & (pl.col("outcome") != "fail")
     unsure = p.possible_sends.filter(may_be)
     return pl.concat([sends, complete_sends(unsure.rename({"at": "place"}))]) if len(unsure) else sends

@@ -1,6 +1,6 @@
-"""The summaries of plainly valid partitions: what summary.py makes of a Partition.
+"""The summaries of partitions in which all rules are proved; summary.py makes those of the others.
 
-Those of many small ones have all figures together; that of a large one follows from the facts of its ranges.
+Many small partitions share one record of figures. The summary of a large one follows from the facts of its ranges.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def plain_summary(
     figures: Record | None,
     settings: Settings,
 ) -> Record:
-    """The summary of a plainly valid partition; `final`: a row of `final_reads_of`."""
+    """The summary of a partition in which all rules are proved; `final`: a row of `final_reads_of`."""
     topic, partition = key
     done: Record = {"processes": tuple(settings.final_processes()), "complete": True, "hides": MAX_INT64}
     return {
@@ -81,7 +81,7 @@ def plain_summary(
 def plain_figures(
     span: tuple[int, int], bins: Bins, series: Record, latency: list[list[int]], acknowledged: int, handled_again: int
 ) -> Record:
-    """The figures (figures/__init__.py) of plainly valid partitions, without those of single partitions."""
+    """The figures (figures/__init__.py) of such partitions, without those of single partitions."""
     counts = dict.fromkeys(TOTALS, 0) | {"acknowledged": acknowledged, "handled_again": handled_again}
     return {
         **NO_FIGURES,

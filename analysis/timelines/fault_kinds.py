@@ -11,13 +11,12 @@ ENDS_OF_PROCESSES = ("kill", "shutdown", "disk-full")
 # A restart of the process ends them.
 STOPS = (*DEATHS, *("stop", "pause", "shutdown", "disk-full"))
 
-DAMAGES = {"corrupt": "{} was damaged on {}", "bit-flip": "{} was damaged on {}"}
+DAMAGES = dict.fromkeys(("corrupt", "bit-flip"), "{} was damaged on {}")
 
 # They change files of a broker at once.
 DISK_FAULTS = {
     "truncate": "the tail of {} was cut off on {}",
-    "restore": "{} on {} was replaced by an older copy",
-    "restore-backup": "{} on {} was replaced by an older copy",
+    **dict.fromkeys(("restore", "restore-backup"), "{} on {} was replaced by an older copy"),
     **DAMAGES,
 }
 

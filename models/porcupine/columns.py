@@ -147,15 +147,15 @@ def _operations(model: Model[Any], columns: list[Ints]) -> list[Operation]:
     operations = []
     for f, value, result, call, end, key in zip(*(column.tolist() for column in columns), strict=True):
         name = model.functions[f]
-        answer = UNKNOWN if end == NULL else None if result == NULL else result
+        returned = UNKNOWN if end == NULL else None if result == NULL else result
         if name == "append" and result == NULL:
-            answer = UNKNOWN
-        elif name == "contains" and answer is not UNKNOWN:
-            answer = bool(result)
-        elif (model.name, name) == ("append-log", "read") and answer is not UNKNOWN:
-            answer = (result,)
+            returned = UNKNOWN
+        elif name == "contains" and returned is not UNKNOWN:
+            returned = bool(result)
+        elif (model.name, name) == ("append-log", "read") and returned is not UNKNOWN:
+            returned = (result,)
         argument = None if value == NULL else value
-        operations.append(Operation(Action(name, argument, answer, key), call, None if end == NULL else end))
+        operations.append(Operation(Action(name, argument, returned, key), call, None if end == NULL else end))
     return operations
 
 

@@ -137,10 +137,8 @@ def _object(file: Path, needed: tuple[str, ...]) -> dict[str, Any]:
         raise InputError(str(file), NO_SUCH_FILE, _EXPECTED, _AGAIN)
     try:
         content = json.loads(file.read_bytes())
-    except OSError as error:
-        raise InputError(str(file), reason_of(error), "the JSON that `logjudge check` wrote", _AGAIN) from error
-    except (ValueError, RecursionError) as error:
-        found = no_json(error)
+    except (OSError, ValueError, RecursionError) as error:
+        found = reason_of(error) if isinstance(error, OSError) else no_json(error)
         raise InputError(str(file), found, "the JSON that `logjudge check` wrote", _AGAIN) from error
     if not isinstance(content, dict) or content.get("format") != 1:
         found = f"format {content.get('format')!r}" if isinstance(content, dict) else "no JSON object"
