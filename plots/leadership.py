@@ -17,7 +17,7 @@ class Led(NamedTuple):
     until: int
 
 
-class Life(NamedTuple):
+class BrokerChange(NamedTuple):
     """A failure or a return of a broker."""
 
     time: int  # ns
@@ -32,31 +32,31 @@ class TimeSpan(NamedTuple):
     until: int
 
 
-def lives(evidence: Record) -> list[Life]:
+def broker_changes(evidence: Record) -> list[BrokerChange]:
     """Failures and returns of brokers, each once: of several sources the first."""
     down: dict[str, bool] = {}
     changes = []
     for time, broker, kind in evidence["lives"]:
         if down.get(broker, False) != (kind == "died"):
-            changes.append(Life(time, broker, kind))
+            changes.append(BrokerChange(time, broker, kind))
         down[broker] = kind == "died"
     return changes
 
 
-def down_spells(evidence: Record, broker: str, low: int, high: int) -> list[TimeSpan]:
+def down_times(evidence: Record, broker: str, low: int, high: int) -> list[TimeSpan]:
     """The times at which a broker was down. Rejoining an ISR ends one: a paused broker returns without a start."""
-    own = [(life.time, life.kind) for life in lives(evidence) if life.broker == broker]
+    own = [(change.time, change.kind) for change in broker_changes(evidence) if change.broker == broker]
     own += [
         (now, "joined") for (_, was), (now, isr) in pairwise(evidence["isr"]) if broker in isr and broker not in was
     ]
-    spells, since = [], None
+    spans, since = [], None
     for time, kind in [*sorted(own), (high, "end of the picture")]:
         if kind == "died":
             since = time
         elif since is not None:
-            spells.append(TimeSpan(max(since, low), min(time, high)))
+            spans.append(TimeSpan(max(since, low), min(time, high)))
             since = None
-    return [spell for spell in spells if spell.since < spell.until]
+    return [span for span in spans if span.since < span.until]
 
 
 def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
@@ -66,7 +66,7 @@ def leaders_between(evidence: Record, low: int, high: int) -> list[Led]:
     for term, following in pairwise([*terms, {"time": high}]):
         until = min(end for end in (term["ended"], following["time"], high) if end is not None)
         for broker, since in [(term["leader"], term["time"]), *term["rivals"]]:
-            alive = _alive(down_spells(evidence, broker, min(since, low), high), TimeSpan(since, until))
+            alive = _alive(down_times(evidence, broker, min(since, low), high), TimeSpan(since, until))
             if alive is not None and alive.until > low:
                 found.append(Led(term, broker, max(alive.since, low), alive.until))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import style
-from .leadership import down_spells
+from .leadership import down_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -132,7 +132,7 @@ class EndPoint(NamedTuple):
 def path_of(evidence: Record, broker: str, ends: list[list[Any]]) -> list[EndPoint]:
     """The log end offsets of a broker over time."""
     own = [(time, end, kind) for time, name, end, kind in ends if name == broker]
-    down = down_spells(evidence, broker, own[0][0], own[-1][0] + 1) if own else []
+    down = down_times(evidence, broker, own[0][0], own[-1][0] + 1) if own else []
     marks = {time: mark for time, mark, kind in own if kind == "high-watermark"}
     points: list[EndPoint] = []
     for time, end, kind in own:

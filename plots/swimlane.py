@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import plural
 from . import style
-from .leadership import Led, TimeSpan, down_spells, leaders_between, lives, without_leader
+from .leadership import Led, TimeSpan, broker_changes, down_times, leaders_between, without_leader
 from .log_ends import LostRecords, draw_log_ends, final_ends, lost_records
 from .time_axis import SINCE_START, bands_of, clock, draw_bands, has_clients, lanes, seconds_axis
 
@@ -184,7 +184,7 @@ def _headline(part: Record, evidence: Record, terms: list[Record], high: int) ->
 def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Window) -> None:
     low, high, place = window.low, window.high, window.place
     lanes = _Lanes(axis, {broker: -number for number, broker in enumerate(brokers)}, window)
-    down = {broker: down_spells(evidence, broker, low, high) for broker in brokers}
+    down = {broker: down_times(evidence, broker, low, high) for broker in brokers}
     drawn = _draw_followers(lanes, evidence["isr"], down)
     led = leaders_between(evidence, low, high)
     _draw_leaders(lanes, led)
@@ -200,7 +200,7 @@ def _draw_lanes(axis: Axes, evidence: Record, brokers: list[str], window: _Windo
         for look, moved in ((ADDING, adding), (REMOVING, removing)):
             for broker in moved:
                 lanes.bar(broker, since, until, 0.78, 8, **MOVING, **look)
-    for time, broker, kind in lives(evidence):
+    for time, broker, kind in broker_changes(evidence):
         if broker in lanes.rows and low <= time <= high:
             drawn.add("died" if kind == "died" else "back")
             # At two heights, so that a broker that stops and returns at once shows both.
@@ -221,7 +221,7 @@ def _draw_followers(lanes: _Lanes, isr: list[list[Any]], down: dict[str, list[Ti
     """
     drawn = set()
     for broker, row in lanes.rows.items():
-        ends = [lanes.window.low, *(time for spell in down[broker] for time in spell), lanes.window.high]
+        ends = [lanes.window.low, *(time for span in down[broker] for time in span), lanes.window.high]
         for up in zip(map(lanes.window.place, ends[::2]), map(lanes.window.place, ends[1::2]), strict=True):
             lanes.axis.plot(up, [row, row], color=style.QUIET, linewidth=1.6, zorder=1, solid_capstyle="butt")
     for since, until, brokers in _between(isr, lanes.window):

@@ -27,7 +27,7 @@ COLOURS = {OFFLINE: style.RED, BELOW: style.ORANGE, UNDER: style.YELLOW}  # the 
 Record = dict[str, Any]
 
 
-class Spell(NamedTuple):
+class StateSpan(NamedTuple):
     """A time (ns) in which a partition had one state."""
 
     since: int
@@ -37,31 +37,31 @@ class Spell(NamedTuple):
 
 def subjects(figures: Record) -> list[Record]:
     """One figure for all partitions, if one was not whole during the run."""
-    return [{}] if any(spell.state for spells in _all_spells(figures).values() for spell in spells) else []
+    return [{}] if any(span.state for spans in _spans_by_partition(figures).values() for span in spans) else []
 
 
 def draw(figures: Record) -> Figure:
     """Draws the number of partitions in each state."""
-    spells = _all_spells(figures)
+    spans = _spans_by_partition(figures)
     with style.look():
-        if not spells:
+        if not spans:
             return style.empty_sheet(LABEL, "No brokers' files with the ISR during the run were collected.")
         bands = bands_of(figures, *figures["span"])
-        figure, (axis,) = sheet_below(_title(spells), bands, [1.8], 3.0)
-        edges = sorted({time for own in spells.values() for spell in own for time in (spell.since, spell.until)})
+        figure, (axis,) = sheet_below(_title(spans), bands, [1.8], 3.0)
+        edges = sorted({time for own in spans.values() for span in own for time in (span.since, span.until)})
         base = [0] * (len(edges) - 1)
         for state, colour in COLOURS.items():
             # The state of a partition is constant between two edges.
-            counts = [sum(_state_at(own, time) == state for own in spells.values()) for time in edges[:-1]]
+            counts = [sum(_state_at(own, time) == state for own in spans.values()) for time in edges[:-1]]
             top = [low + count for low, count in zip(base, counts, strict=True)]
             if any(counts):
                 look = {"fill": True, "facecolor": colour, "linewidth": 0, "label": state}
                 style.steps(axis, top, [seconds(time) for time in edges], baseline=base, **look)
             base = top
-        axis.set_ylim(0, len(spells) * 1.08)
+        axis.set_ylim(0, len(spans) * 1.08)
         axis.locator_params("y", integer=True, nbins=5)
         left = figures.get("partitions_left_out", 0)
-        axis.set_title(f"partitions, of {len(spells)}" + (f"; {left:,} more not drawn" if left else ""))
+        axis.set_title(f"partitions, of {len(spans)}" + (f"; {left:,} more not drawn" if left else ""))
         axis.grid(axis="y")
         if axis.patches:
             style.legend(axis, ncols=3)
@@ -69,40 +69,40 @@ def draw(figures: Record) -> Figure:
     return figure
 
 
-def _all_spells(figures: Record) -> dict[str, list[Spell]]:
+def _spans_by_partition(figures: Record) -> dict[str, list[StateSpan]]:
     """By partition: its states within the run."""
     evidence = {part["name"]: part["replicas"] for part in figures["partitions"] if part.get("replicas")}
-    found = {name: _spells(one, *figures["span"]) for name, one in evidence.items() if one["isr"]}
-    return {name: spells for name, spells in found.items() if spells}
+    found = {name: _spans_of(one, *figures["span"]) for name, one in evidence.items() if one["isr"]}
+    return {name: spans for name, spans in found.items() if spans}
 
 
-def _spells(evidence: Record, low: int, high: int) -> list[Spell]:
+def _spans_of(evidence: Record, low: int, high: int) -> list[StateSpan]:
     led = leaders_between(evidence, low, high)
     first = max(evidence["isr"][0][0], low)
     moments = {first, high, *(time for time, _ in evidence["isr"]), *(time for one in led for time in one[2:])}
     # Old results have no number of replicas; then the largest ISR shows it.
     replicas = evidence.get("factor") or max(len(isr) for _, isr in evidence["isr"])
-    spells: list[Spell] = []
+    spans: list[StateSpan] = []
     for since, until in pairwise(sorted(time for time in moments if first <= time <= high)):
         in_sync = len([isr for time, isr in evidence["isr"] if time <= since][-1])
         is_led = any(one.since <= since < one.until for one in led)
         is_below = in_sync < (evidence.get("min_isr") or 0)
         states = {OFFLINE: bool(led) and not is_led, BELOW: is_below, UNDER: in_sync < replicas}
-        spells.append(Spell(since, until, next((state for state, holds in states.items() if holds), "")))
-    return spells
+        spans.append(StateSpan(since, until, next((state for state, holds in states.items() if holds), "")))
+    return spans
 
 
-def _state_at(spells: list[Spell], time: int) -> str | None:
+def _state_at(spans: list[StateSpan], time: int) -> str | None:
     """The state at a time; None: not known, as no ISR is recorded yet."""
-    return next((spell.state for spell in spells if spell.since <= time < spell.until), None)
+    return next((span.state for span in spans if span.since <= time < span.until), None)
 
 
-def _title(spells: dict[str, list[Spell]]) -> str:
+def _title(spans: dict[str, list[StateSpan]]) -> str:
     parts: list[str] = []
     for what, states in (("under-replicated", set(COLOURS)), (BELOW, {BELOW}), (OFFLINE, {OFFLINE})):
-        times = [sum(spell.until - spell.since for spell in own if spell.state in states) for own in spells.values()]
+        times = [sum(span.until - span.since for span in own if span.state in states) for own in spans.values()]
         if count := sum(map(bool, times)):
-            total = "" if parts else f" of {plural(len(spells), 'partition')}"
+            total = "" if parts else f" of {plural(len(spans), 'partition')}"
             verb = "had" if what == OFFLINE else "was" if count == 1 else "were"
             parts.append(f"{count}{total} {verb} {what} for up to {duration(max(times))}")
     return "; ".join(parts) or "Every replica was in sync throughout"

@@ -63,11 +63,11 @@ def test_whole_partitions_have_no_figure_in_a_report(tmp_path: Path) -> None:
 def test_a_real_unclean_election() -> None:
     found = judged(LOSSY).figures
     assert PLOTS["under-replicated"].subjects(found) == [{}]
-    spells = under_replicated._all_spells(found)["orders-0"]
-    states = [(round(since / S), state) for since, _, state in spells if state]
+    spans = under_replicated._spans_by_partition(found)["orders-0"]
+    states = [(round(since / S), state) for since, _, state in spans if state]
     assert states[0] == (8, "fewer replicas in sync")
     assert (11, "no leader") in states
-    assert sum(until - since for since, until, _ in spells) <= found["span"][1] - found["span"][0]
+    assert sum(until - since for since, until, _ in spans) <= found["span"][1] - found["span"][0]
 
 
 def test_the_help_names_every_figure() -> None:

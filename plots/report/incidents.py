@@ -25,7 +25,7 @@ from ..time_axis import clock
 from .incident_times import when_of
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
-MAX_BLAMED = 3  # causes in the headlines
+MAX_CAUSES = 3  # causes in the headlines
 
 Record = dict[str, Any]
 
@@ -147,14 +147,14 @@ def cause_headlines(incidents: Iterable[Incident]) -> list[str]:
 def _known_causes(incidents: Sequence[Incident], has_losses: bool) -> Iterator[str]:
     """A sentence for each of the first causes with its prevention, and the number of the others."""
     named: set[str] = set()
-    for one in incidents[:MAX_BLAMED]:
+    for one in incidents[:MAX_CAUSES]:
         of_what = " of other breaches" if has_losses and not one.lost else ""
         title = title_of(one.cause)
         cause = f"{one.cause} ({title})" if title else one.cause
         yield f"Cause{of_what}: {cause}.{_prevention(one.prevented_by, named)}"
         named.update(one.prevented_by)
-    if len(incidents) > MAX_BLAMED:
-        yield f"{plural(len(incidents) - MAX_BLAMED, 'more cause')} below."
+    if len(incidents) > MAX_CAUSES:
+        yield f"{plural(len(incidents) - MAX_CAUSES, 'more cause')} below."
 
 
 def _unknown_causes(breaches: Iterable[Incident], explains_loss: bool) -> Iterator[str]:

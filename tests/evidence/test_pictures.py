@@ -58,8 +58,8 @@ def test_titles_describe_the_figure(unclean: dict[str, Any]) -> None:
 
 def test_a_broker_is_away_from_its_fencing_to_its_unfencing() -> None:
     lives = [[1, "1", "died"], [3, "1", "unfenced"], [4, "1", "started"], [6, "2", "died"], [12, "1", "died"]]
-    assert leadership.down_spells({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
-    assert leadership.down_spells({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
+    assert leadership.down_times({"lives": lives, "isr": []}, "1", 0, 10) == [(1, 3)]
+    assert leadership.down_times({"lives": lives, "isr": []}, "2", 0, 10) == [(6, 10)]
 
 
 def test_a_log_reached_the_high_watermark_of_a_dead_broker_and_is_cut_where_it_is_shorter() -> None:

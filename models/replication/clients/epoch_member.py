@@ -47,7 +47,7 @@ class EpochMember(GroupConsumer):
         self._needs_rejoin = False
         if self.generation == 0:
             self._phase, self._due_heartbeat = JOIN, self.loop.now
-            self._beat(self.loop.now)
+            self._heartbeat(self.loop.now)
             return
         self._commit_and_revoke(tuple(p for p in self.assigned if p not in self._target))
 
@@ -104,7 +104,7 @@ class EpochMember(GroupConsumer):
         if self._committing or self._phase == FETCH:
             super()._send_again()
 
-    def _beat(self, now: int) -> None:
+    def _heartbeat(self, now: int) -> None:
         """A heartbeat once it is due; or leave the group, as the application does not poll."""
         request = self._heartbeat_request
         if not self._phase or self._is_lost:
@@ -119,11 +119,11 @@ class EpochMember(GroupConsumer):
             # Until the target is reached, the coordinator must count its partitions as owned, so none are sent.
             is_reconciled = self._phase in (JOIN, STABLE) and tuple(self.assigned) == self._target
             owned = tuple(self.assigned) if is_reconciled else None
-            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_beat, owned=owned)
+            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_heartbeat, owned=owned)
             if self._heartbeat_request is None:
                 self._due_heartbeat = now + self.config.retry_backoff
 
-    def _on_beat(self, response: GroupRequest) -> None:
+    def _on_heartbeat(self, response: GroupRequest) -> None:
         if response is not self._heartbeat_request or not self.alive:
             return
         self._heartbeat_request = None

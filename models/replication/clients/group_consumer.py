@@ -336,7 +336,7 @@ class GroupConsumer(MemberProcess):
             self._on_group_closed(request)
         if self._request is None and now >= self._next_step:
             self._send_again()
-        self._beat(now)
+        self._heartbeat(now)
         if self._polling and (self._needs_rejoin or self._is_lost):
             self._poll_acknowledged = {}  # the poll ends before its deadline, so it may return nothing
             self._end_poll()
@@ -352,7 +352,7 @@ class GroupConsumer(MemberProcess):
         elif self._phase == FETCH:
             self._fetch_offsets()
 
-    def _beat(self, now: int) -> None:
+    def _heartbeat(self, now: int) -> None:
         """A heartbeat, unless the member is joining."""
         if not self.member or self._phase == JOIN or self._is_lost:
             return
@@ -370,9 +370,9 @@ class GroupConsumer(MemberProcess):
             self._heartbeat_request is None or now - self._heartbeat_request.sent > RETRY * 10
         ):
             self._due_heartbeat = now + self.config.group_heartbeat
-            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_beat)
+            self._heartbeat_request = self._send_to_coordinator(HEARTBEAT, self._on_heartbeat)
 
-    def _on_beat(self, response: GroupRequest) -> None:
+    def _on_heartbeat(self, response: GroupRequest) -> None:
         if response is not self._heartbeat_request or not self.alive:
             return
         self._heartbeat_request = None
