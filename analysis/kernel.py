@@ -37,7 +37,7 @@ class Judged:
     findings: list[Finding] = field(default_factory=list)
     summaries: list[dict[str, Any]] = field(default_factory=list)
     dependencies: list[pl.DataFrame] = field(default_factory=list)  # DEPENDENCIES
-    odd: list[pl.DataFrame] = field(default_factory=list)  # PIECES (transactions/pieces.py)
+    unexpected: list[pl.DataFrame] = field(default_factory=list)  # PIECES (transactions/pieces.py)
     expected: list[Expected] = field(default_factory=list)  # of the other pieces
 
 
@@ -59,7 +59,7 @@ def judge_unit(
     for judged in each(partial(_judge_partition, unproved=unproved), partitions_of(topic, partition, tables, common)):
         found.findings.extend(judged.findings)
         found.dependencies.extend([judged.dependencies] if len(judged.dependencies) else [])
-        found.odd.extend([judged.pieces.odd] if len(judged.pieces.odd) else [])
+        found.unexpected.extend([judged.pieces.unexpected] if len(judged.pieces.unexpected) else [])
         found.expected.extend([judged.pieces.expected] if len(judged.pieces.expected.states) else [])
         if judged.summary is not None:
             found.summaries.append(judged.summary)
@@ -92,7 +92,7 @@ def _judge_partition(p: Partition, unproved: Collection[str] | None) -> _JudgedP
     pieces = NO_PIECES
     if torn_transaction.name in judgements:
         found = pieces_of(p)
-        pieces = with_explanations(p, found._replace(odd=found.odd.head(MAX_PIECES)))
+        pieces = with_explanations(p, found._replace(unexpected=found.unexpected.head(MAX_PIECES)))
     is_summarised = causes or not p.is_named_only
     summary = (
         {**summarise(p, findings, judgements), "causes": [one.record() for one in causes]} if is_summarised else None

@@ -25,15 +25,15 @@ RunJudgement = tuple[pl.DataFrame, dict[str, Any]]
 
 
 def judge_pieces(
-    odd: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
+    unexpected: list[pl.DataFrame], beside: list[pl.DataFrame], losses: pl.DataFrame, settings: Settings
 ) -> RunJudgement:
     """The judgement of torn-transaction.
 
-    `odd` are PIECES, `beside` the pieces beside them (expected_of_operations). A finding is related to the lost writes
+    `beside` are the pieces beside the unexpected ones (expected_of_operations). A finding is related to the lost writes
     or aborted reads (`losses`: Results.losses) that have all of its values.
     """
     findings, causes = [], []
-    for number, (found, explanations) in enumerate(judge_torn(odd, beside)):
+    for number, (found, explanations) in enumerate(judge_torn(unexpected, beside)):
         finding = replace(_with_id(found, number, settings), related=_losses_behind(found, losses))
         finding, explained = with_causes_of_pieces(finding, explanations)
         findings.append(finding)

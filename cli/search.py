@@ -129,17 +129,17 @@ def command(
     if invariant not in explored.first:
         click.echo(f"{invariant} held in all schedules")
         return EXIT_VALID
-    losing, text = explored.first[invariant]
-    click.echo(f"seed {losing} breaks {invariant}: {text}")
-    _write_shrunk(space.scenario(losing), invariant, name, path)
+    failing, text = explored.first[invariant]
+    click.echo(f"seed {failing} breaks {invariant}: {text}")
+    _write_shrunk(space.scenario(failing), invariant, name, path)
     return EXIT_BREACH
 
 
-def _write_shrunk(losing: Scenario, invariant: str, name: str, path: Path) -> None:
+def _write_shrunk(failing: Scenario, invariant: str, name: str, path: Path) -> None:
     """Writes the smallest scenario that breaks the invariant, with its events and plot. Raises UsageError."""
-    with Progress(losing.variant) as progress:
+    with Progress(failing.variant) as progress:
         progress("shrinking", 0, 1, "schedules")
-        small, tries = shrink(losing, invariant)
+        small, tries = shrink(failing, invariant)
     small = replace(small, breaks=(invariant,))
     events, _ = narrate_scenario(small)
     small = replace(

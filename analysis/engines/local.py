@@ -194,11 +194,11 @@ def judge_units(
         progress("judging", done, len(order), "partitions")
         results.add("findings", to_frame(judged.findings))
         results.add_summaries(judged.summaries)
-        whole.odd.extend(judged.odd)
+        whole.unexpected.extend(judged.unexpected)
         whole.expected.extend(judged.expected)
-    if whole.odd:
-        found = [expected_of_operations(whole.odd, one) for one in whole.expected]
-        results.add_of_run(*judge_pieces(whole.odd, found, results.losses(), common.settings))
+    if whole.unexpected:
+        found = [expected_of_operations(whole.unexpected, one) for one in whole.expected]
+        results.add_of_run(*judge_pieces(whole.unexpected, found, results.losses(), common.settings))
     if len(between):
         results.add_of_run(*judge_whole_run(between.find_cycles(), common.settings))
 

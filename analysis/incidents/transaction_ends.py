@@ -53,13 +53,13 @@ def explain_aborted(p: Partition, finding: Finding) -> Explanation | None:
 
 
 def with_explanations(p: Partition, pieces: Pieces) -> Pieces:
-    """The pieces of transactions; each odd one that is in the log has its explanation, as JSON (Explanation.record)."""
+    """The pieces, with the explanation of each unexpected one that is in the log, as JSON (Explanation.record)."""
     texts: list[str | None] = []
-    for row in pieces.odd.iter_rows(named=True):
+    for row in pieces.unexpected.iter_rows(named=True):
         part = None if row["state"] == ABSENT else _part_at(p, row["first_offset"], [row["value"]])
         known = None if part is None else _explain_part(p, part)
         texts.append(None if known is None else json.dumps(known.record()))
-    return pieces._replace(odd=pieces.odd.with_columns(explanation=pl.Series(texts, dtype=pl.String)))
+    return pieces._replace(unexpected=pieces.unexpected.with_columns(explanation=pl.Series(texts, dtype=pl.String)))
 
 
 def with_causes_of_pieces(finding: Finding, explanations: Sequence[str]) -> tuple[Finding, list[Explained]]:

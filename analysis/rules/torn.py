@@ -53,23 +53,23 @@ def torn_transaction(p: Partition) -> Iterator[Result]:
     pieces = pieces_of(p)
     if pieces.needs_policy:
         yield MissingSetting(f"cleanup.policy of {p.topic}")
-    if len(pieces.odd) > MAX_PIECES:
+    if len(pieces.unexpected) > MAX_PIECES:
         yield Unknown(f"more than {MAX_PIECES:,} transactions in {p.name} differ from what their clients recorded")
 
 
-def judge_torn(odd: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[tuple[Finding, list[str]]]:
+def judge_torn(unexpected: list[pl.DataFrame], beside: list[pl.DataFrame]) -> list[tuple[Finding, list[str]]]:
     """One finding for each partition and what became of transactions there that ended otherwise elsewhere.
 
-    With each come the explanations of its pieces. `odd` are PIECES, `beside` the expected ones of their operations.
+    With each come the explanations of its pieces. `beside` are the expected pieces of the operations of the others.
     """
-    known = [frame.with_columns(is_odd=pl.lit(True)) for frame in (pl.DataFrame(schema=PIECES), *odd)]
+    known = [frame.with_columns(is_unexpected=pl.lit(True)) for frame in (pl.DataFrame(schema=PIECES), *unexpected)]
     is_committed = pl.col("is_committed")
     pieces = pl.concat([*known, *beside], how="diagonal").with_columns(
         is_committed=pl.col("state") == COMMITTED, place=pl.format("{}-{}", "topic", "partition")
     )
     torn = pieces.filter(is_committed.any().over("at"), ~is_committed.all().over("at"))
     places = torn.group_by("at", "is_committed").agg(elsewhere=pl.col("place").unique().sort())
-    rows = torn.filter("is_odd").join(places.with_columns(~is_committed), on=["at", "is_committed"])
+    rows = torn.filter("is_unexpected").join(places.with_columns(~is_committed), on=["at", "is_committed"])
     rows = rows.sort("topic", "partition", "state", "first_offset", "at")
     groups = rows.partition_by("topic", "partition", "state", maintain_order=True)
     return [

@@ -50,9 +50,9 @@ class Expected(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """The pieces of a partition: PIECES, and the others."""
+    """The pieces of a partition: those that differ from what their clients recorded (PIECES), and the others."""
 
-    odd: pl.DataFrame
+    unexpected: pl.DataFrame
     expected: Expected
     needs_policy: bool = False  # whether cleanup.policy is not recorded, and records are absent that it may explain
 
@@ -60,9 +60,9 @@ class Pieces(NamedTuple):
 NO_PIECES = Pieces(pl.DataFrame(schema=PIECES), Expected("", 0, pl.DataFrame(schema=EXPECTED)))
 
 
-def expected_of_operations(odd: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
-    """The expected pieces of the operations of odd ones, with their topic and partition."""
-    operations = pl.concat([pl.DataFrame(schema=PIECES), *odd])["at"].unique()
+def expected_of_operations(unexpected: Iterable[pl.DataFrame], expected: Expected) -> pl.DataFrame:
+    """The expected pieces of the operations of unexpected ones, with their topic and partition."""
+    operations = pl.concat([pl.DataFrame(schema=PIECES), *unexpected])["at"].unique()
     return expected.states.filter(pl.col("at").is_in(operations.implode())).select(
         "at",
         pl.col("state").cast(pl.String),
@@ -100,8 +100,8 @@ def pieces_of(p: Partition) -> Pieces:
         is_expected=is_expected.first(),
         explanation=pl.lit(None, pl.String),
     )
-    odd, others = pieces.filter(~pl.col("is_expected")), pieces.filter("is_expected")
-    return Pieces(typed(odd, PIECES), Expected(p.topic, p.partition, typed(others, EXPECTED)), needs_policy)
+    unexpected, others = pieces.filter(~pl.col("is_expected")), pieces.filter("is_expected")
+    return Pieces(typed(unexpected, PIECES), Expected(p.topic, p.partition, typed(others, EXPECTED)), needs_policy)
 
 
 def _with_states(p: Partition, logs: ReplicaLogs) -> pl.DataFrame:

@@ -110,8 +110,7 @@ def check(
     `ww_deps` is Jepsen's option of this name: in Jepsen histories cycles may have ww dependencies. `model` and `keys`
     are for transactions on lists and registers: the consistency model to demand, and what is assumed of each register
     ("wfr", "sequential", "linearizable"). `reader` is the format of the history, such as "elle-append"; None detects
-    it. Raises LogjudgeError with one sentence if the run cannot be read or an
-    argument is wrong.
+    it. Raises LogjudgeError with one sentence if the run cannot be read or an argument is wrong.
     """
     from .histories.recording.recorder import Recorder
 
@@ -168,7 +167,7 @@ def result_of(
 
 
 def _judged_by(engine: str, run: Run) -> str:
-    """The engine that judged a run of a call with this engine."""
+    """The engine that judged the run: the local one judges some runs although Spark was asked for."""
     if engine == "local":
         return engine
     from .analysis.engines.spark import needs_no_spark

@@ -41,8 +41,8 @@ def _recorder(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Recor
 
     options: dict[str, Any] = {"name": request.node.name}
     if marker := request.node.get_closest_marker("logjudge"):
-        if odd := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in MARKED)]:
-            pytest.fail(f"marker logjudge: found {', '.join(odd)}, expected {'=…, '.join(MARKED)}=…", pytrace=False)
+        if unknown := [*map(repr, marker.args), *(name for name in marker.kwargs if name not in MARKED)]:
+            pytest.fail(f"marker logjudge: found {', '.join(unknown)}, expected {'=…, '.join(MARKED)}=…", pytrace=False)
         options |= marker.kwargs
     recorder = Recorder(tmp_path / "run", **options)
     yield recorder

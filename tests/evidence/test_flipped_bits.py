@@ -1,7 +1,5 @@
 """Flipped bits in brokers' files are corruption, and lead to no other finding or cause."""
 
-# A log line stands on one line, as brokers write it.
-
 from __future__ import annotations
 
 import random

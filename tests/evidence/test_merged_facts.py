@@ -1,7 +1,5 @@
 """Facts in order of time, and one fact of several sources listed once."""
 
-# A log line stands on one line, as brokers write it.
-
 from __future__ import annotations
 
 from dataclasses import replace

@@ -145,7 +145,7 @@ def _blocks_of(judged: Judged, settings: Settings) -> Iterator[Row]:
     else:
         parts = (part for one in judged.dependencies for part in dependency_blocks(one))
         yield from (of_no_partition(kind, payload) for kind, _, payload in parts)
-    yield from (of_no_partition("odd", pack(one)) for one in judged.odd)
+    yield from (of_no_partition("unexpected", pack(one)) for one in judged.unexpected)
     yield from (Row("expected", one.topic, one.partition, "", 0, pack(one.states)) for one in judged.expected)
 
 

@@ -77,8 +77,8 @@ def judge_run(
             else:
                 with ExitStack() as stored:
                     blocks, across_partitions = plan(session, run, lines, events, stored)
-                    odd = _add_blocks(results, blocks)
-                    _judge_pieces(results, odd, across_partitions)
+                    unexpected = _add_blocks(results, blocks)
+                    _judge_pieces(results, unexpected, across_partitions)
                     _judge_cycles(results, session, across_partitions)
     if events is not None:
         results.run = with_splits(run, results.splits)
@@ -124,15 +124,15 @@ def run_errors(run: Run) -> Iterator[None]:
 
 
 def _add_blocks(results: Results, blocks: DataFrame) -> list[pl.DataFrame]:
-    """Adds blocks of results. Returns the odd pieces of transactions; a partition has few of them."""
-    odd = []
+    """Adds blocks of results. Returns the unexpected pieces of transactions; a partition has few of them."""
+    unexpected = []
     for row in blocks.collect():
         payload = bytes(row["payload"])
-        if row["kind"] == "odd":
-            odd.append(unpack(payload))
+        if row["kind"] == "unexpected":
+            unexpected.append(unpack(payload))
         else:
             _add_block(results, row["kind"], row["name"], payload)
-    return odd
+    return unexpected
 
 
 def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
@@ -153,11 +153,11 @@ def _add_block(results: Results, kind: str, name: str, payload: bytes) -> None:
             results.add_lines(int(name), counts.get("lines", 0))
 
 
-def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) -> None:
-    """Adds the torn transactions. Only if pieces are odd, one more action collects the expected pieces beside them."""
-    if not odd:
+def _judge_pieces(results: Results, unexpected: list[pl.DataFrame], blocks: DataFrame) -> None:
+    """Adds the torn transactions. Only if there are `unexpected` pieces, one more action collects those beside them."""
+    if not unexpected:
         return
-    packed = [pack(frame) for frame in odd]
+    packed = [pack(frame) for frame in unexpected]
 
     def choose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         frames = [unpack(frame) for frame in packed]
@@ -168,7 +168,7 @@ def _judge_pieces(results: Results, odd: list[pl.DataFrame], blocks: DataFrame) 
 
     chosen = blocks.filter("kind = 'expected'").select("topic", "partition", "payload")
     found = [unpack(bytes(row["payload"])) for row in chosen.mapInArrow(choose, "payload binary").collect()]
-    results.add_of_run(*judge_pieces(odd, found, results.losses(), results.run.settings))
+    results.add_of_run(*judge_pieces(unexpected, found, results.losses(), results.run.settings))
 
 
 def _judge_cycles(results: Results, session: SparkSession, dependencies: DataFrame) -> None:
