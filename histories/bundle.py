@@ -50,7 +50,7 @@ class Stored(NamedTuple):
     """A file at a URI that a task reads as a whole."""
 
     name: str  # below the URI
-    home: str  # the path that a reader gets: of the file, or of its folder
+    source: str  # the path that a reader gets: of the file, or of its folder
     size: int  # bytes
     content: bytes | None = None  # of a small file; None: not read yet
 

@@ -87,8 +87,8 @@ def _by_kind(batches: Iterator[pa.RecordBatch]) -> _Blocks:
         elif row["kind"] == "proof":
             found.unproved[unit] = json.loads(row["payload"])
         else:
-            home = found.small if row["kind"] == "small" else found.shared
-            home.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
+            tables = found.small if row["kind"] == "small" else found.shared
+            tables.setdefault(row["name"] or row["kind"], []).append(unpack(row["payload"]))
     return found
 
 

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 COMPRESSED = (".gz", ".zst", ".bz2", ".lz4", ".snappy")  # what Spark's text source decompresses, by its name
-# A home is a file, or a folder that is read as one. One Spark task gets all rows of a home: first the work to do there
+# A source is a file, or a folder that is read as one. One Spark task gets all rows of a source: first the work to do
 # (start -1), then the pieces of its files.
-STAGED = f"home string, path string, start long, size long, {BLOCK}"
+STAGED = f"source string, path string, start long, size long, {BLOCK}"
 STAGED_SCHEMA = schema_of(STAGED)
 MIN_TASKS = 4  # that fetch files; large files get more
 Work = Callable[[dict[str, Any], Path], Iterator[pa.RecordBatch]]
@@ -99,35 +99,35 @@ def blocks_of(session: SparkSession, run: Run, parallel: int) -> DataFrame:
     if tasks:
         # `run.stored` also has the empty files, for which Spark yields no row.
         read = [(file, file.content) for file in run.stored if file.content is not None]
-        read_already = [staged_row(file.home, file.name, 0, file.size, 0, content) for file, content in read]
+        read_already = [staged_row(file.source, file.name, 0, file.size, 0, content) for file, content in read]
         rows, pieces = frame_of(session, tasks + read_already), pieces_of(session, run.uri, run.stored)
         frames.append(run_on_staged_files(run.stored, rows, pieces, partial(_read_files, run.settings)))
     return union(frames)
 
 
 def _read_files(settings: Settings, task: dict[str, Any], folder: Path) -> Batches:
-    fields = {**json.loads(task["payload"]), "path": folder / task["home"]}
+    fields = {**json.loads(task["payload"]), "path": folder / task["source"]}
     if task["kind"] == "split":
         split = Split(**{**fields, "path": str(fields["path"])})
         found = ((str(split.number), parts) for parts in read_split(split, settings))
     else:
-        found = (("", parts) for parts in _read_part(Part(**fields), task["home"]))
+        found = (("", parts) for parts in _read_part(Part(**fields), task["source"]))
     yield from blocks_of_parts(found, first_number(task["number"]))
 
 
-def _read_part(part: Part, home: str) -> Iterator[Parts]:
-    """A broker's file, piece by piece. Headers name its home, as the task that decodes uses another folder."""
+def _read_part(part: Part, source: str) -> Iterator[Parts]:
+    """A broker's file, piece by piece. Headers name its source, as the task that decodes uses another folder."""
     for piece in split_part(part):
         parts = read_evidence(piece)
-        parts.headers = [(unit, frame.with_columns(path=pl.lit(home))) for unit, frame in parts.headers]
+        parts.headers = [(unit, frame.with_columns(path=pl.lit(source))) for unit, frame in parts.headers]
         yield parts
 
 
 def tasks_of_jobs(batches: Batches) -> Batches:
     """Decoding jobs (replicas/identical_batches.py) as STAGED rows: tasks of the files that they decode."""
     for row in rows_in(batches):
-        home = str(unpack(row["payload"])["path"][0])
-        yield pa.RecordBatch.from_pylist([task_row(home, **row)], STAGED_SCHEMA)
+        source = str(unpack(row["payload"])["path"][0])
+        yield pa.RecordBatch.from_pylist([task_row(source, **row)], STAGED_SCHEMA)
 
 
 def _lines_of(session: SparkSession, splits: Iterable[Split], settings: Settings) -> DataFrame:
@@ -199,20 +199,20 @@ def pieces_of(session: SparkSession, root: str, files: Sequence[Stored]) -> Data
 
     A piece holds at most the lines of one Arrow batch from Spark.
     """
-    homes: dict[str, list[str]] = {}
+    sources: dict[str, list[str]] = {}
     for file in files:
         if file.content is None:
-            homes.setdefault(f"{root}/{file.name}", []).append(file.home)
-    plain = [path for path in homes if not path.endswith(COMPRESSED)]
+            sources.setdefault(f"{root}/{file.name}", []).append(file.source)
+    plain = [path for path in sources if not path.endswith(COMPRESSED)]
     # Brokers' older logs, some megabytes each.
-    packed = [escape_pattern(path) for path in homes if path.endswith(COMPRESSED)]
+    packed = [escape_pattern(path) for path in sources if path.endswith(COMPRESSED)]
     frames = [text_of(session, plain)] if plain else []
     if packed:
         frames.append(_with_places(list_all_files(session.read.format("binaryFile")).load(packed), "content"))
     if not frames:
         return frame_of(session, [])
     # Without coalesce each file would be a task of its own.
-    return union(frames).coalesce(_tasks_of(files)).mapInArrow(partial(_cut, root, homes), STAGED)
+    return union(frames).coalesce(_tasks_of(files)).mapInArrow(partial(_cut, root, sources), STAGED)
 
 
 def _tasks_of(files: Iterable[Stored]) -> int:
@@ -224,26 +224,28 @@ def union(frames: Iterable[DataFrame]) -> DataFrame:
     return reduce(lambda one, other: one.unionByName(other), frames)
 
 
-def _cut(root: str, homes: Mapping[str, Sequence[str]], batches: Batches) -> Batches:
+def _cut(root: str, sources: Mapping[str, Sequence[str]], batches: Batches) -> Batches:
     number = 0
     for (path, start, size), runs in by_split(batches):
         for lines in runs:
             payload = with_line_feed(lines)
-            for home in homes[path]:
-                piece = staged_row(home, path.removeprefix(f"{root}/"), start, size, number, payload)
+            for source in sources[path]:
+                piece = staged_row(source, path.removeprefix(f"{root}/"), start, size, number, payload)
                 number += 1
                 yield pa.RecordBatch.from_pylist([piece], STAGED_SCHEMA)
 
 
-def staged_row(home: str, path: str, start: int, size: int, number: int, payload: bytes, **task: Any) -> dict[str, Any]:
-    """A piece of a file, which a task writes into the folder of its home."""
-    row = {"home": home, "path": path, "start": start, "size": size, "kind": "piece", "topic": "", "partition": -1}
+def staged_row(
+    source: str, path: str, start: int, size: int, number: int, payload: bytes, **task: Any
+) -> dict[str, Any]:
+    """A piece of a file of a source; its task writes it to disk."""
+    row = {"source": source, "path": path, "start": start, "size": size, "kind": "piece", "topic": "", "partition": -1}
     return {**row, "name": "", "number": number, "payload": payload, **task}
 
 
-def task_row(home: str, kind: str, number: int, payload: bytes, **task: Any) -> dict[str, Any]:
-    """A task that runs at a home once its files are there."""
-    return staged_row(home, "", -1, 0, number, payload, kind=kind, **task)
+def task_row(source: str, kind: str, number: int, payload: bytes, **task: Any) -> dict[str, Any]:
+    """A task that reads a source once its files are on disk."""
+    return staged_row(source, "", -1, 0, number, payload, kind=kind, **task)
 
 
 def frame_of(session: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
@@ -257,17 +259,17 @@ def run_on_staged_files(
     """The blocks that `work` yields for each task. It gets a folder with the files of the task, named as at the URI."""
     ordered = (
         tasks.unionByName(pieces)
-        .repartition(_tasks_of(files), "home")
-        .sortWithinPartitions("home", "path", "start", "number")
+        .repartition(_tasks_of(files), "source")
+        .sortWithinPartitions("source", "path", "start", "number")
     )
     return ordered.mapInArrow(partial(_in_folder, work), schema)
 
 
 def _in_folder(work: Work, batches: Batches) -> Batches:
-    for _, home_rows in groupby(rows_in(batches), key=itemgetter("home")):
+    for _, rows in groupby(rows_in(batches), key=itemgetter("source")):
         with tempfile.TemporaryDirectory(prefix="logjudge-") as scratch:
             folder, tasks = Path(scratch), []
-            for row in home_rows:
+            for row in rows:
                 if row["start"] < 0:
                     tasks.append(row)
                 else:

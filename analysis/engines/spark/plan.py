@@ -158,10 +158,10 @@ def _with_records(session: SparkSession, run: Run, blocks: DataFrame, stored: Ex
     jobs = chosen.filter(F.col("kind") == "jobs")
     if run.uri:
         tasks = jobs.mapInArrow(tasks_of_jobs, STAGED)
-        wanted = F.broadcast(tasks.select("home").distinct())
+        wanted = F.broadcast(tasks.select("source").distinct())
         segments = {str(part.path) for part in run.evidence if part.kind == "headers"}
-        files = [file for file in run.stored if file.home in segments]
-        pieces = pieces_of(session, run.uri, files).join(wanted, "home", "left_semi")
+        files = [file for file in run.stored if file.source in segments]
+        pieces = pieces_of(session, run.uri, files).join(wanted, "source", "left_semi")
         decoded = run_on_staged_files(files, tasks, pieces, _decode_in_folder)
     else:
         decoded = jobs.repartition(shuffle_tasks(session), "number").mapInArrow(_decode_rows, BLOCK)

@@ -71,9 +71,9 @@ def by_task(parts: DataFrame, shared: DataFrame, units: Iterable[Unit], tasks: i
 
     of_range = F.pmod(F.crc32("topic") + F.col("partition") + F.col("range"), F.lit(tasks)).cast("int")
     every = F.sequence(F.lit(0), F.lit(tasks - 1))
-    homes = F.when(F.col("range") == REST, every).otherwise(F.array(of_range))
+    numbers = F.when(F.col("range") == REST, every).otherwise(F.array(of_range))
     blocks = parts.filter(is_block_of(units)).unionByName(shared.withColumn("range", F.lit(REST)))
-    placed = blocks.withColumn("task", F.explode(homes)).repartitionById(tasks, "task").drop("task")
+    placed = blocks.withColumn("task", F.explode(numbers)).repartitionById(tasks, "task").drop("task")
     return placed.sortWithinPartitions(*UNIT, "range", "number")
 
 

@@ -133,8 +133,8 @@ def _partition_of(batches: Iterator[pa.RecordBatch], settings: Settings) -> tupl
         if row["kind"] == "facts":
             facts[row["number"]] = pickle.loads(payload)
         else:
-            home = rest if row["kind"] == "rest" else shared
-            home.setdefault(row["name"] or row["kind"], []).append(unpack(payload))
+            tables = rest if row["kind"] == "rest" else shared
+            tables.setdefault(row["name"] or row["kind"], []).append(unpack(payload))
     return facts, rows_of(rest), common_of(shared, settings)
 
 

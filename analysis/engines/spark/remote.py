@@ -105,17 +105,18 @@ def _at_uri(run: Run, skeleton: Path, listing: Listing, small: Mapping[str, byte
     names = [Path(split.path).relative_to(skeleton).as_posix() for split in run.splits]
     splits = [_at_base(split, listing, name) for split, name in zip(run.splits, names, strict=True)]
     evidence = [replace(part, path=part.path.relative_to(skeleton)) for part in run.evidence]
-    homes = {(name, name) for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
+    sources = {(name, name) for split, name in zip(splits, names, strict=True) if split.reader == "parquet"}
     folders: dict[Path, list[str]] = {}
     for name in filter(may_be_evidence, listing.sizes):
         folders.setdefault(Path(name).parent, []).append(name)
     for part in evidence:
         if part.kind not in NOT_READ:
             inside = folders.get(part.path, []) if part.kind in FOLDERS else [part.path.as_posix()]
-            homes.update((name, part.path.as_posix()) for name in inside)
+            sources.update((name, part.path.as_posix()) for name in inside)
     sizes = listing.sizes
     stored = [
-        Stored(name, home, sizes[name], small.get(name, None if sizes[name] else b"")) for name, home in sorted(homes)
+        Stored(name, source, sizes[name], small.get(name, None if sizes[name] else b""))
+        for name, source in sorted(sources)
     ]
     size = sum(sizes[name] for name in set(names))
     return replace(
@@ -262,17 +263,17 @@ def _footers(session: SparkSession, base: str, files: list[Stored]) -> dict[str,
     if not files:
         return {}
     _split_files(session, SPLIT_BYTES)
-    tasks = frame_of(session, [task_row(file.home, "footer", 0, b"") for file in files])
-    found = run_on_staged_files(files, tasks, pieces_of(session, base, files), _footer, "home string, footer binary")
-    return {row["home"]: bytes(row["footer"]) for row in _collect_rows(base, found)}
+    tasks = frame_of(session, [task_row(file.source, "footer", 0, b"") for file in files])
+    found = run_on_staged_files(files, tasks, pieces_of(session, base, files), _footer, "source string, footer binary")
+    return {row["source"]: bytes(row["footer"]) for row in _collect_rows(base, found)}
 
 
 def _footer(task: dict[str, Any], folder: Path) -> Iterator[pa.RecordBatch]:
-    with (folder / task["home"]).open("rb") as file:
+    with (folder / task["source"]).open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(size - 8, 0))
         # Its last bytes are its own length and the magic bytes.
         length = 8 + int.from_bytes(file.read(4), "little")
         file.seek(size - length if length <= size else max(size - 8, 0))
         footer = pa.array([file.read()], pa.binary())
-    yield pa.RecordBatch.from_pydict({"home": [task["home"]], "footer": footer})
+    yield pa.RecordBatch.from_pydict({"source": [task["source"]], "footer": footer})
