@@ -32,13 +32,12 @@ Record = dict[str, Any]
 
 def subjects(figures: Record) -> list[Record]:
     """The partitions with a finding about a transaction, then those where one is open, or was for a second."""
-    held = [
-        (not _named_transactions(part["transactions"]["shown"]), -_longest(part), part["name"])
-        for part in figures["partitions"]
-        if part.get("transactions")
-    ]
-    worst = sorted(one for one in held if not one[0] or -one[1] >= MIN_HELD_NS)
-    return [{"partition": name} for *_, name in worst[:MAX_PARTITIONS]]
+    worst = []
+    for part in (part for part in figures["partitions"] if part.get("transactions")):
+        is_named, longest = bool(_named_transactions(part["transactions"]["shown"])), _longest(part)
+        if is_named or longest >= MIN_HELD_NS:
+            worst.append((not is_named, -longest, part["name"]))
+    return [{"partition": name} for *_, name in sorted(worst)[:MAX_PARTITIONS]]
 
 
 def _named_transactions(shown: list[Record]) -> list[Record]:

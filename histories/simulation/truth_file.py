@@ -28,7 +28,7 @@ from ...models.replication.keys import Keys
 from ...models.replication.scenario import Scenario
 from .names import value
 
-Name = Callable[[int, int, int, int], str]  # of a record: producer, partition, value number, offset
+Label = Callable[[int, int, int, int], str]  # of a record: producer, partition, value number, offset
 Divergence = dict[str, dict[str, Any]]  # topic-partition -> pair of brokers -> differing offsets
 
 
@@ -51,13 +51,13 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
     """The content of truth.json; `divergent` has the divergence at each snapshot."""
     gone = losses(cluster)
     config = cluster.config
-    name_of, named = config.log_name, _record_names(config)
+    log_name, label = config.log_name, _labels(config)
     values: dict[str, list[list[Any]]] = {}
     nowhere = {
-        name_of(p): _offsets_with_values(acks, p, named) for p, acks in enumerate(missing_everywhere(cluster)) if acks
+        log_name(p): _offsets_with_values(acks, p, label) for p, acks in enumerate(missing_everywhere(cluster)) if acks
     }
     for one in gone:
-        values.setdefault(name_of(one.partition), []).extend(_offsets_with_values([one.ack], one.partition, named))
+        values.setdefault(log_name(one.partition), []).extend(_offsets_with_values([one.ack], one.partition, label))
     read = sum(one.ack.count for one in gone if one.was_read)
     total = sum(len(v) for v in values.values())
     causes = list(dict.fromkeys(one.loss.cause for one in gone))
@@ -84,18 +84,18 @@ def truth(cluster: Cluster, scenario: Scenario, divergent: dict[str, Divergence]
         "lost_but_read_before": read,
         "lost_never_read": total - read,
         "absent_without_leader": nowhere,
-        "losses": _losses(config, gone, named),
+        "losses": _losses(config, gone, label),
         "divergent": divergent,
         "duplicates": [_repeat(config, one) for one in duplicates],
         "reordered": [_repeat(config, one) for found in repeats for one in found.reordered],
         # Values that leaders appended more than once, even if no copy remains; and acknowledgements out of order.
         "written_again": _written_again(cluster),
         "went_back": [
-            [_offsets_with_values([before], p, named)[-1][1], _offsets_with_values([ack], p, named)[0][1]]
+            [_offsets_with_values([before], p, label)[-1][1], _offsets_with_values([ack], p, label)[0][1]]
             for p in range(config.data_partitions)
             for ack, before in offset_regressions(ledger.acks[p])
         ],
-        "log_start": {name_of(p): log.start for p, log in logs.items() if log.start > 0},
+        "log_start": {log_name(p): log.start for p, log in logs.items() if log.start > 0},
         "ack_latency_ms": ack_latency(cluster),
         "elections": ledger.elections,
         "unclean_elections": ledger.unclean_elections,
@@ -132,34 +132,34 @@ def _coordinators_truth(cluster: Cluster) -> dict[str, Any]:
 
 def _consumers_truth(cluster: Cluster) -> dict[str, Any]:
     """Resets of consumers' positions, and the offsets that they handled."""
-    name_of, ledger = cluster.config.log_name, cluster.ledger
+    log_name, ledger = cluster.config.log_name, cluster.ledger
     return {
         "consumer_resets": [
-            {"process": reset.consumer, "partition": name_of(reset.partition), "from": reset.before, "to": reset.after}
+            {"process": reset.consumer, "partition": log_name(reset.partition), "from": reset.before, "to": reset.after}
             for reset in ledger.resets
         ],
         "handled": {
-            name: {name_of(p): [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
+            name: {log_name(p): [list(r) for r in ranges] for p, ranges in sorted(parts.items())}
             for name, parts in sorted(ledger.handled_by.items())
         },
     }
 
 
-def _record_names(config: Config) -> Name:
-    """A function that names a record: by its value, a tombstone by its offset."""
+def _labels(config: Config) -> Label:
+    """A function that gives the label of a record: its value, or the offset of a tombstone."""
     keys = Keys(config) if config.compacts else None
 
-    def name(producer: int, partition: int, number: int, offset: int) -> str:
+    def label(producer: int, partition: int, number: int, offset: int) -> str:
         is_tombstone = keys is not None and keys.of(producer, partition, number).is_tombstone
         return f"tombstone@{offset}" if is_tombstone else value(producer, partition, number)
 
-    return name
+    return label
 
 
-def _offsets_with_values(acks: list[Ack], partition: int, named: Name) -> list[list[Any]]:
+def _offsets_with_values(acks: list[Ack], partition: int, label: Label) -> list[list[Any]]:
     """(offset, value) of each record."""
     return [
-        [ack.base + i, named(ack.producer, partition, ack.first + i, ack.base + i)]
+        [ack.base + i, label(ack.producer, partition, ack.first + i, ack.base + i)]
         for ack in acks
         for i in range(ack.count)
     ]
@@ -175,7 +175,7 @@ def _written_again(cluster: Cluster) -> list[str]:
     ]
 
 
-def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, Any]]:
+def _losses(config: Config, gone: list[LostAck], label: Label) -> list[dict[str, Any]]:
     """The losses; adjacent ones with the same cause and epoch are one entry."""
     found: list[dict[str, Any]] = []
     for run in adjacent_losses(gone, lambda one: (one.loss.cause, one.loss.epoch)):
@@ -196,7 +196,7 @@ def _losses(config: Config, gone: list[LostAck], named: Name) -> list[dict[str, 
                 "time": one.loss.time * 1000,
                 "read_before": any(other.was_read for other in run),
                 "values": [
-                    name for other in run for _, name in _offsets_with_values([other.ack], one.partition, named)
+                    name for other in run for _, name in _offsets_with_values([other.ack], one.partition, label)
                 ],
             }
         )
