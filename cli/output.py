@@ -112,10 +112,10 @@ def _rules(report: dict[str, Any], room: Room) -> list[str]:
             lines += _wrap_lines(counts, room, first=text, indent=" " * len(click.unstyle(text)))
     if len(found) > len(shown):
         lines.append(f"  … {plural(len(found) - len(shown), 'more rule')} with findings")
-    not_yet = report.get("not_yet", ())
+    others = {name: rule["verdict"] for name, rule in report["rules"].items() if not rule["permitted"]}
+    others |= dict.fromkeys(others.keys() & {*report.get("not_yet", ())}, "not yet")
     for verdict in ("not yet", "unknown", "valid", "not-judged"):
-        decided = {name: rule["verdict"] for name, rule in report["rules"].items() if not rule["permitted"]}
-        names = [name for name, own in decided.items() if ("not yet" if name in not_yet else own) == verdict]
+        names = [name for name, own in others.items() if own == verdict]
         if verdict == "not-judged" and len(names) > 2 * room.lines:
             names = [f"{len(names)} rules are not applicable: the run has no such data (verdict.json names them)"]
         if names:

@@ -29,7 +29,7 @@ from ..timelines.timeline import Timeline
 MAX_BLOCKS = 60  # of one log
 MAX_SNAPSHOTS = 12
 MAX_RANGES = 20
-MAX_MOMENTS = 240
+MAX_TIMES = 240  # rows of each table of times
 
 Record = dict[str, Any]
 
@@ -132,12 +132,12 @@ def _times(timeline: Timeline) -> Record:
     ends = [row for n, row in enumerate(ends) if row[2:] != (0, "loaded") or first[row[1]] != n]
     moves = [[m.when, sorted(m.adding), sorted(m.removing)] for m in dated(timeline.moves)]
     return {
-        **({"moves": moves[:MAX_MOMENTS]} if moves else {}),
-        "cuts": _cuts(timeline)[:MAX_MOMENTS],
-        "terms": terms[:MAX_MOMENTS],
-        "isr": _in_sync(timeline)[:MAX_MOMENTS],
-        "lives": [list(row) for row in lives[:MAX_MOMENTS]],
-        "ends": [list(row) for row in ends[:MAX_MOMENTS]],
+        **({"moves": moves[:MAX_TIMES]} if moves else {}),
+        "cuts": _cuts(timeline)[:MAX_TIMES],
+        "terms": terms[:MAX_TIMES],
+        "isr": _in_sync(timeline)[:MAX_TIMES],
+        "lives": [list(row) for row in lives[:MAX_TIMES]],
+        "ends": [list(row) for row in ends[:MAX_TIMES]],
     }
 
 
@@ -147,10 +147,10 @@ def _until(times: Record, deleted: int) -> Record:
     if terms:
         last = terms[-1]
         terms[-1] = {**last, "ended": deleted if last["ended"] is None else min(last["ended"], deleted)}
-    rows = [name for name in ("moves", "cuts", "isr", "lives", "ends") if name in times]
-    moments: Record = {name: [row for row in times[name] if row[0] <= deleted] for name in rows}
-    isr = [*moments["isr"], [deleted, []]] if moments["isr"] else []
-    return {**moments, "terms": terms, "isr": isr}
+    names = [name for name in ("moves", "cuts", "isr", "lives", "ends") if name in times]
+    rows: Record = {name: [row for row in times[name] if row[0] <= deleted] for name in names}
+    isr = [*rows["isr"], [deleted, []]] if rows["isr"] else []
+    return {**rows, "terms": terms, "isr": isr}
 
 
 def _in_sync(timeline: Timeline) -> list[list[Any]]:

@@ -48,7 +48,8 @@ def explain_loss(
     `elected` and `before` are the quorum's states with this leader and before its election; `logs` are by broker.
     """
     broker, acks = leader.broker, leader.config.acks
-    cut = above = None
+    cut: Truncation | None = None  # by which the leader lost the record
+    has_others = False  # whether it truncated to its high watermark, and kept other records there
     without_power: set[int] = set()  # brokers whose disks lost the record with the power
     had = {node for node, log in logs.items() if ack.is_in(log)}
     for truncation in truncations:
@@ -58,7 +59,7 @@ def explain_loss(
         if truncation.broker == broker and removes_it:
             cut = truncation
         elif truncation.broker == broker and truncation.reason == "high-watermark" and truncation.time > ack.time:
-            above = truncation if truncation.end > ack.base else above
+            has_others |= truncation.end > ack.base
 
     def loss(cause: str, detail: str) -> Loss:
         return Loss(cause, detail, now, broker, elected.epoch)
@@ -85,7 +86,7 @@ def explain_loss(
         return loss("leader-epoch-divergence", "it had truncated to the leader's end offset for its last epoch")
     if acks == 1:
         return loss("single-ack-failover", "it had not fetched what the leader alone acknowledged")
-    if above is not None:
+    if has_others:
         return loss("high-watermark-truncation", "it had truncated to its high watermark, and kept other records")
     # Without fencing, a replica can join the ISR without all committed records (KAFKA-7128); and an asynchronous
     # leader does not wait for the ISR. Neither is a named cause.

@@ -61,10 +61,10 @@ class TransactionLedger:
 
     def begin(self, process: str, producer: int, pid: int, epoch: int) -> Transaction:
         """A producer begins a transaction."""
-        found = Transaction(process, producer, self.loop.now)
+        transaction = Transaction(process, producer, self.loop.now)
         self._current[ProducerIdAndEpoch(pid, epoch)] = len(self.transactions)
-        self.transactions.append(found)
-        return found
+        self.transactions.append(transaction)
+        return transaction
 
     def number_of(self, pid: int, epoch: int) -> int:
         """The number of the latest transaction of this producer epoch; -1 if there is none."""
@@ -74,11 +74,11 @@ class TransactionLedger:
         """A coordinator stores a decision, or loads one that its predecessor stored without a confirmation."""
         if number < 0:
             return
-        found, decision = self.transactions[number], "commit" if commit else "abort"
-        if found.decision not in ("", decision):
+        transaction, decision = self.transactions[number], "commit" if commit else "abort"
+        if transaction.decision not in ("", decision):
             self.contradictions.append(Contradiction(number, self.loop.now))
-        elif not found.decision:
-            found.decision, found.decided = decision, self.loop.now
+        elif not transaction.decision:
+            transaction.decision, transaction.decided = decision, self.loop.now
 
     def on_granted(self, pid: int, epoch: int) -> None:
         """A coordinator grants a producer epoch."""
