@@ -1,8 +1,7 @@
 """A broker's group coordinator: committed offsets, which members of both protocols read and write.
 
 It is active while the broker leads the group's partition of `__consumer_offsets`; the next leader replays the partition
-first (GroupCoordinatorShard, OffsetMetadataManager). The members are in
-classic_group.py and consumer_group.py.
+first (GroupCoordinatorShard, OffsetMetadataManager). The members are in classic_group.py and consumer_group.py.
 Simplifications: there is one group; clients find the coordinator in the metadata, instead of with FindCoordinator.
 """
 
