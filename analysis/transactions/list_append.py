@@ -85,12 +85,12 @@ def versions_of(lists: Lists, seen: pl.Series, is_guess: bool = False) -> Versio
 def anomalies_of(history: TxnHistory, lists: Lists) -> Iterator[Anomaly]:
     """The anomalies that are not cycles."""
     joined = lists.reads.join(lists.longest.select("key", longest="list", by="txn"), on="key")
-    odd = joined.filter(~pl.col("longest").str.starts_with(pl.col("list"))).sort("key", "txn")
-    first = odd.unique("key", keep="first", maintain_order=True)
+    incompatible = joined.filter(~pl.col("longest").str.starts_with(pl.col("list"))).sort("key", "txn")
+    first = incompatible.unique("key", keep="first", maintain_order=True)
     for key, read, txn, longest, by in first.select("key", "list", "txn", "longest", "by").iter_rows():
         sentence = f"T1 read {version_in_words(read)} and T2 {version_in_words(longest)} of key {_name(history, key)}"
         yield Anomaly("incompatible-order", f"{sentence}: neither is a prefix of the other", (txn, by), key=key)
-    longest_first = enumerate((lists.longest, odd))
+    longest_first = enumerate((lists.longest, incompatible))
     texts = pl.concat([frame.select("key", "list", "txn", rank=pl.lit(rank)) for rank, frame in longest_first])
     texts = texts.unique(["key", "list"], keep="first", maintain_order=True)
     seen = texts.select("key", "txn", "rank", value=pl.col("list").str.strip_suffix("\n").str.split("\n"))

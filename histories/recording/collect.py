@@ -73,8 +73,8 @@ def _folders_below(given: Path, shown: str) -> list[Source]:
         by_broker.setdefault(_broker_of(file), set()).add(file.parent)
     source = Source("", given, given=given, shown=shown)
     if len(by_broker) > 1:
-        homes = ((name, home) for name, dirs in by_broker.items() for home in _homes(dirs, disks))
-        return [source._replace(broker=name, folder=home) for name, home in homes]
+        folders = ((name, folder) for name, dirs in by_broker.items() for folder in _broker_folders(dirs, disks))
+        return [source._replace(broker=name, folder=folder) for name, folder in folders]
     if by_broker:
         return [source._replace(broker=next(iter(by_broker)))]
     files = list(_files(given, may_be_log_by_content))
@@ -136,19 +136,19 @@ def collect(
         nameless = {source.given: source for source in sources if not source.is_named}
         for source in [*(source for source in sources if source.is_named), *nameless.values()]:
             _copy_logs(source, collected)
-        homes = [source.folder for source in sources if source.broker]
+        known = [source.folder for source in sources if source.broker]
         for folder, source in nameless.items():
-            disks = _disks_outside(folder, homes)
+            disks = _disks_outside(folder, known)
             collected.left_out += [_NAMELESS.format(_shown_path(source, disk)) for disk in disks]
     if not collected.files:
         raise LogjudgeError("found no segments, checkpoints or logs in the given folders, expected those of a broker")
     return collected
 
 
-def _disks_outside(folder: Path, homes: Iterable[Path]) -> list[Path]:
-    """The disks with segments below a folder, without those of known brokers."""
+def _disks_outside(folder: Path, known: Iterable[Path]) -> list[Path]:
+    """The disks with segments below a folder, without those in the `known` folders of brokers."""
     segments = _files(folder, lambda name: bool(SEGMENT.fullmatch(name)))
-    unknown = [file.parent for file in segments if not any(file.is_relative_to(home) for home in homes)]
+    unknown = [file.parent for file in segments if not any(file.is_relative_to(one) for one in known)]
     return sorted({place.parent if _FOLDER.fullmatch(place.name) else place for place in unknown})
 
 
@@ -189,7 +189,7 @@ class Collected:
 
 def _copy_disks(source: Source, collected: Collected, topics: frozenset[str], internal: bool) -> None:
     collected.ids.add(source.broker)
-    home = Path("brokers") / source.broker
+    folder = Path("brokers") / source.broker
     files = sorted(_files(source.folder, is_stored_evidence))
     # Checkpoints before logs: brokers write meanwhile, and a checkpoint that is ahead of its log would be a breach.
     for file in sorted(files, key=lambda file: file.name not in OFFSET_CHECKPOINTS):
@@ -197,10 +197,10 @@ def _copy_disks(source: Source, collected: Collected, topics: frozenset[str], in
         if not _is_wanted(place, topics, internal):
             continue
         # Another folder of this broker has the same file: `check` chooses between them.
-        if (collected.target / home / place).exists():
-            place = _free_path(collected.target / home, file.relative_to(source.folder))
+        if (collected.target / folder / place).exists():
+            place = _free_path(collected.target / folder, file.relative_to(source.folder))
         meaning = leftover_of(file.parent.name)
-        if collected.put(source, file, home / place) and meaning and SEGMENT.fullmatch(file.name):
+        if collected.put(source, file, folder / place) and meaning and SEGMENT.fullmatch(file.name):
             collected.logs.append(f"{_shown_path(source, file)}: of {meaning}, which `check` does not judge")
 
 
@@ -214,10 +214,10 @@ def _copy_logs(source: Source, collected: Collected) -> None:
             continue
         brokers = [source.broker] if source.is_named else log.brokers
         if len(brokers) == 1 and brokers != [UNKNOWN_BROKER]:
-            home = Path("brokers") / brokers[0]
-            place = home / log.path.name
+            folder = Path("brokers") / brokers[0]
+            place = folder / log.path.name
             if (collected.target / place).exists():
-                place = home / _free_path(collected.target / home, log.path.relative_to(source.given))
+                place = folder / _free_path(collected.target / folder, log.path.relative_to(source.given))
         else:  # its lines decide
             place = _free_name(collected.target, log.path.name)
         if collected.put(source, log.path, place):
@@ -240,15 +240,15 @@ def _need_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: no such folder, expected a broker's log.dirs or its folder of logs")
 
 
-def _homes(folders: set[Path], disks: list[Path]) -> list[Path]:
+def _broker_folders(folders: set[Path], disks: list[Path]) -> list[Path]:
     """The folders of one broker of several: each of its disks, with the folders around it that hold no other disk."""
     others = [file.parent for file in disks if file.parent not in folders]
     found: set[Path] = set()
     for disk in folders:
-        home = disk
-        while not any(other.is_relative_to(home.parent) for other in others):
-            home = home.parent
-        found.add(home)
+        folder = disk
+        while not any(other.is_relative_to(folder.parent) for other in others):
+            folder = folder.parent
+        found.add(folder)
     return sorted(found)
 
 
@@ -286,17 +286,17 @@ def _is_of_disk(file: PurePath) -> bool:
     return file.name in (META, *OFFSET_CHECKPOINTS) or not is_named_as_partition
 
 
-def _free_path(home: Path, file: Path) -> Path:
+def _free_path(folder: Path, file: Path) -> Path:
     """A free path for a file in a folder `more-N` of its broker's folder."""
-    return next(place for n in itertools.count(1) if not (home / (place := Path(f"more-{n}") / file)).exists())
+    numbered = (Path(f"more-{n}") / file for n in itertools.count(1))
+    return next(place for place in numbered if not (folder / place).exists())
 
 
-def _free_name(home: Path, name: str) -> Path:
+def _free_name(folder: Path, name: str) -> Path:
     """A name for a log that no other file has, with a number as rotated logs have it."""
     stem, packed, _ = name.rpartition(".gz") if name.endswith(".gz") else (name, "", "")
-    return next(
-        place for n in itertools.count() if not (home / (place := Path(f"{stem}.{n}{packed}" if n else name))).exists()
-    )
+    numbered = (Path(f"{stem}.{n}{packed}" if n else name) for n in itertools.count())
+    return next(place for place in numbered if not (folder / place).exists())
 
 
 def _is_evidence(file: PurePath) -> bool:
