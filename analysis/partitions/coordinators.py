@@ -7,10 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from ...histories.evidence.tables import STEPS
+from ...histories.evidence.tables import FINAL, STEPS
 from ...histories.settings import Settings
 from ...histories.tables import Schema, no_rows, typed
+from ...models.internal_topics import TRANSACTIONS_TOPIC, coordinator_partition
 from ..extremes import greatest
+from ..replicas.leaders import longest_copy
 from ..replicas.replica_logs import ReplicaLogs
 from .evidence import longest_copies, on_clock_of_history
 from .observations import Observations, once
@@ -158,6 +160,31 @@ def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> list[i
     """Producer ids for which `__transaction_state` and the leader's log have the same outcomes, one by one."""
     ended = [frame.drop_nulls("outcome") for frame in (log_transactions(logs), transactions)]
     return matched_transactions(*ended)["producer_id"].unique().to_list()
+
+
+def partition_without_coordinator(
+    p: Observations, transactional_id: object, since: int, until: int, least: int
+) -> str | None:
+    """A partition of `__transaction_state` that no broker led for more than `least` ns between two times; else None.
+
+    It is the one of the transactional id; any, if the id is not known (no string). The metadata log dates leaders. If
+    the run has no started_at, only its last leader counts.
+    """
+    led = longest_copy(p.state_metadata.filter(snapshot=FINAL)).filter(pl.col("leader").is_not_null())
+    count = led["partition"].n_unique()
+    if isinstance(transactional_id, str) and count:
+        led = led.filter(partition=coordinator_partition(transactional_id, count))
+    if p.settings.started_ms is None:
+        led = led.unique("partition", keep="last", maintain_order=True)
+    is_first = pl.col("time").cum_count().over("partition") == 1  # the log may begin with it: it was so before
+    began = pl.when(~is_first).then(on_clock_of_history(pl.col("time"), p.settings).clip(since, until))
+    terms = led.with_columns(began=began.fill_null(since), term=pl.col("leader").rle_id().over("partition"))
+    terms = terms.with_columns(ended=pl.col("began").shift(-1).over("partition").fill_null(until))
+    lasted = terms.group_by("partition", "term").agg(
+        is_long=(pl.col("leader").first() >= 0) & (pl.col("ended").max() - pl.col("began").min() > least)
+    )
+    lacking = lasted.group_by("partition").agg(pl.col("is_long").any()).filter(~pl.col("is_long"))["partition"].sort()
+    return f"{TRANSACTIONS_TOPIC}-{lacking[0]}" if len(lacking) else None
 
 
 def last_seen(p: Observations) -> int | None:

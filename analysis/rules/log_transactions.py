@@ -16,6 +16,7 @@ from ..partitions.coordinators import (
     last_seen,
     log_transactions,
     matched_transactions,
+    partition_without_coordinator,
     transactions_in_log,
 )
 from ..partitions.foreign_clock import foreign_clock
@@ -60,7 +61,8 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
     written. It is within its timeout, and no collected __transaction_state has its producer, so that its coordinator
-    may have ended it already. A process recorded its times in another unit or by another clock.
+    may have ended it already. The partition of __transaction_state that coordinates it had no leader for so long. A
+    process recorded its times in another unit or by another clock.
     """
     logs = p.replica_logs
     is_used = len(p.sends) or len(p.reads) or len(p.marks) or p.settings.is_undated
@@ -139,7 +141,10 @@ def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str
         if written is None:
             return Unknown(f"{txn.name} is open at {at}, and it is not known since when")
         since, what = written + timeout * MS, f"its timeout of {timeout / 1000:g} s ended"
-    if seen - max(since, _last_disturbance(p)) > GRACE_SECONDS * SECOND:
+    due, grace = max(since, _last_disturbance(p)), GRACE_SECONDS * SECOND
+    if seen - due > grace:
+        if unled := partition_without_coordinator(p, _transactional_id(p, txn), due, seen, grace):
+            return Unknown(f"{txn.name} is open at {at}, and no broker led {unled} long enough to end it")
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     if known is None:
         return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")
@@ -167,8 +172,7 @@ def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | 
     The coordinator responds when all markers of the open transaction have been written (KIP-98). A client must have
     reached the leader since.
     """
-    written, known = _time_written(p, txn), txn.coordinated
-    name = known["transactional_id"] if known else p.settings.setting_of(txn.process, "transactional.id")
+    written, name = _time_written(p, txn), _transactional_id(p, txn)
     for fault in faults_of(p.context):
         ids = fault.details.get("transactional_ids")
         is_its_own = fault.kind == "init-transactions" and isinstance(ids, list) and name in ids
@@ -176,6 +180,11 @@ def _initialised_again(p: Partition, txn: _OpenTransaction, seen: int) -> int | 
         if is_its_own and is_after and (fault.type, fault.outcome) == ("fault", "ok"):
             return fault.completed
     return None
+
+
+def _transactional_id(p: Partition, txn: _OpenTransaction) -> object:
+    known = txn.coordinated
+    return known["transactional_id"] if known else p.settings.setting_of(txn.process, "transactional.id")
 
 
 def _is_in_log_after(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction, known: Row) -> bool:
