@@ -90,7 +90,7 @@ def missing_logs(
     found = [*_unreadable(tables.damage, held, empty)]
     known = {one[:2] for one in found}
     known.update(reported_empty)
-    found += [one for one in _emptied_logs(tables, snapshots, empty) if one[:2] not in known]
+    found += [one for one in _emptied_logs(tables, snapshots, empty, may_have_gaps) if one[:2] not in known]
     if not may_have_gaps:
         found += _holes(tables)
     known = {*held, *empty, *(one[:2] for one in found)}
@@ -119,16 +119,26 @@ def _unreadable(
 
 
 def _emptied_logs(
-    tables: LogTables, snapshots: Sequence[str], empty: Mapping[tuple[str, str], tuple[int, str]]
+    tables: LogTables,
+    snapshots: Sequence[str],
+    empty: Mapping[tuple[str, str], tuple[int, str]],
+    may_have_gaps: bool,
 ) -> Iterator[MissingLog]:
-    """Empty logs that had records, as their broker's checkpoints or its earlier copy show."""
+    """Empty logs that had records, as their broker's checkpoints or its earlier copy show.
+
+    Compaction may have removed all records below the checkpoint `cleaned`. If a truncation removed those above, the
+    last segment is empty and begins below the end of the log.
+    """
     ends = tables.batches.group_by(COPY).agg(pl.col("last_offset").max() + 1)
     ends_of = {(snapshot, broker): end for snapshot, broker, end in ends.rows()}
     for (snapshot, broker), (end, _) in empty.items():
         before = snapshots[: snapshots.index(snapshot)] if snapshot in snapshots else ()
         earlier = [name for name in before if ends_of.get((name, broker), 0) > end]
         is_truncated = tables.log_events.filter(pl.col("kind").is_in(TRUNCATIONS), broker=broker).height > 0
-        proof = _checkpoint_beyond(tables, snapshot, broker, end) or _epoch_with_records(tables, snapshot, broker, end)
+        cleaned = tables.checkpoints.filter(name="cleaned", snapshot=snapshot, broker=broker)["offset"]
+        known_end = max([end, *cleaned]) if may_have_gaps else end
+        proof = _checkpoint_beyond(tables, snapshot, broker, known_end)
+        proof = proof or _epoch_with_records(tables, snapshot, broker, end)
         if not proof and earlier and not is_truncated:
             proof = f"it ended at {ends_of[earlier[-1], broker]} in snapshot {earlier[-1]}"
         if proof:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -144,3 +145,28 @@ def test_without_a_copy_compaction_may_have_removed_records_with_a_later_one_of_
         (run / "brokers" / "1" / "log-cleaner.log").write_text(CLEANED.format(*line))
     lost = logjudge.check(run).findings.filter(rule="lost-write", partition=0)
     assert (lost["first_offset"].min(), lost["last_offset"].max(), lost["count"].sum()) == (first, 630, count)
+
+
+@pytest.mark.parametrize(("cleaned_below_mark", "is_missing"), [(0, False), (1, True), (None, True)])
+def test_compaction_and_a_truncation_empty_a_log(cleaned_below_mark, is_missing, unpacked, tmp_path):
+    """The cleaner removed every record below the high watermark, then a truncation cut those above."""
+    run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
+    settings = json.loads((run / "run.json").read_text())
+    settings["topics"]["orders"]["cleanup.policy"] = "compact"
+    (run / "run.json").write_text(json.dumps(settings))
+    folder = run / "brokers/1/data/orders-0"
+    (folder / f"{0:020d}.log").unlink()
+    (folder / f"{5:020d}.log").touch()
+    [mark] = re.findall(r"orders 0 (\d+)", (folder.parent / "replication-offset-checkpoint").read_text())
+    if cleaned_below_mark is not None:
+        cleaned = f"0\n1\norders 0 {int(mark) - cleaned_below_mark}\n"
+        (folder.parent / "cleaner-offset-checkpoint").write_text(cleaned)
+    (folder.parent / "recovery-point-offset-checkpoint").unlink()
+    # Broker 1 left the ISR: an empty log of a member below the high watermark is missing.
+    shrunk = (
+        "INFO [Partition orders-0 broker=3] Shrinking ISR from 3,1,2 to 3,2. Leader: (highWatermark: 0, endOffset: 1)."
+    )
+    with (run / "brokers/3/server.log").open("a") as log:
+        log.write(f"[2026-11-21 09:23:13,000] {shrunk} (kafka.cluster.Partition)\n")
+    collected = next(one for one in logjudge.check(run).assumptions if one["name"] == "all replicas collected")
+    assert collected["holds"] != is_missing
