@@ -12,6 +12,7 @@ joins these:
 - records that a group missed, or committed offsets that a member moved back, for the same cause at the same time, in
   one partition or in several;
 - commits that `__consumer_offsets` lost, and the truncation of that log;
+- lost writes of one partition whose cause is unknown for lack of the same evidence;
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
@@ -90,7 +91,8 @@ def incidents_of(findings: Iterable[Finding], explanations: Iterable[Explained])
         group.explanations.append(explanation)
         group.findings |= {name: found[name] for name in known}
     _place_unexplained(groups, found, events)
-    joined = _join_truncations_of_commits(_join_by_decisive_fact(list(groups.values())))
+    separate = _join_by_missing_evidence(groups.values())
+    joined = _join_truncations_of_commits(_join_by_decisive_fact(separate))
     made = sorted((_incident(group) for group in joined), key=_order)
     return [replace(incident, number=number) for number, incident in enumerate(made, 1)]
 
@@ -178,6 +180,21 @@ def _lost_at(group: _Group, finding: Finding) -> bool:
 
 def _size(group: _Group) -> int:
     return sum(lost.count for lost in group.lost_ranges)
+
+
+def _join_by_missing_evidence(groups: Iterable[_Group]) -> list[_Group]:
+    """Joins losses of one partition whose cause is unknown for lack of the same evidence."""
+    out: dict[Any, _Group] = {}
+    for group in groups:
+        losses = [one for one in group.explanations if one.lost is not None]
+        lacking = {(one.lost.name, one.missing) for one in losses if one.lost and one.missing and not one.readings}
+        is_alike = group.cause == UNKNOWN and len(lacking) == 1
+        key = lacking.pop() if is_alike else id(group)
+        if key in out:
+            out[key].add(group)
+        else:
+            out[key] = group
+    return [*out.values()]
 
 
 def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
