@@ -1,11 +1,11 @@
-"""Losses of one event with different causes: to which part of the loss its consequences belong."""
+"""Parts of losses: those of different causes or elections, and those that lack the same evidence."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from test_incidents import LOST, cause, finding, joined
+from test_incidents import KILL, LOST, cause, finding, joined
 
 
 @pytest.mark.parametrize(("offset", "count"), [(610, 30), (300, 346), (900, 346), (None, 346)])
@@ -17,3 +17,29 @@ def test_a_consequence_belongs_to_the_part_of_a_loss_at_its_offsets_else_to_the_
     follows = finding("checkpoint-order/orders-0/0", **about)
     found = joined([cause(lost={**LOST, "last": 600, "count": 346}), tail], follows)
     assert [one.records for one in found if follows.id in one.findings] == [count]
+
+
+@pytest.mark.parametrize(("seconds", "records"), [(3, [346, 30]), (1, [376])])
+def test_records_of_one_finding_that_two_elections_lost_are_two_incidents(seconds: int, records: list[int]) -> None:
+    """Unless both followed from one event."""
+    first = {**KILL, "kind": "elected", "epoch": 5, "says": "broker 2 was elected"}
+    second = {**first, "epoch": 6, "time": KILL["time"] + seconds * 10**9, "says": "broker 3 was elected"}
+    parts = [
+        cause(lost={**LOST, "last": 600, "count": 346}, chain=[first]),
+        cause(lost={**LOST, "first": 601, "count": 30}, chain=[second]),
+    ]
+    incidents = joined(parts)
+    assert [one.records for one in incidents] == records
+    assert [fact.epoch for one in incidents for fact in one.chain] == [5, 6]
+
+
+def test_losses_of_a_partition_that_lack_the_same_evidence_are_one_incident() -> None:
+    def part(partition: int, number: int, missing: str) -> dict[str, Any]:
+        lost = {**LOST, "partition": partition, "first": 9 * number, "last": 9 * number, "count": 1}
+        about = {"cause": "unknown", "chain": [], "missing": [missing]}
+        return cause(findings=[f"lost-write/orders-{partition}/{number}"], lost=lost, **about)
+
+    first, *others = joined([*(part(0, n, "a log") for n in range(3)), part(0, 3, "an epoch"), part(1, 0, "a log")])
+    assert (first.records, len(first.findings), first.missing) == (3, 3, ("a log",))
+    assert "orders-0 at offsets 0 to 18 in 3 ranges" in first.headline
+    assert [(one.records, one.missing) for one in others] == [(1, ("an epoch",)), (1, ("a log",))]

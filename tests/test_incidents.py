@@ -213,18 +213,6 @@ def test_parts_of_a_loss_with_different_causes_are_an_incident_each() -> None:
     assert follows.id not in unknown.findings
 
 
-def test_losses_of_a_partition_that_lack_the_same_evidence_are_one_incident() -> None:
-    def part(partition: int, number: int, missing: str) -> dict[str, Any]:
-        lost = {**LOST, "partition": partition, "first": 9 * number, "last": 9 * number, "count": 1}
-        about = {"cause": "unknown", "chain": [], "missing": [missing]}
-        return cause(findings=[f"lost-write/orders-{partition}/{number}"], lost=lost, **about)
-
-    first, *others = joined([*(part(0, n, "a log") for n in range(3)), part(0, 3, "an epoch"), part(1, 0, "a log")])
-    assert (first.records, len(first.findings), first.missing) == (3, 3, ("a log",))
-    assert "orders-0 at offsets 0 to 18 in 3 ranges" in first.headline
-    assert [(one.records, one.missing) for one in others] == [(1, ("an epoch",)), (1, ("a log",))]
-
-
 def test_a_chain_holds_the_steps_of_all_partitions_in_order_of_time_shared_ones_once() -> None:
     def step(partition: int, at: int, text: str, kind: str) -> dict[str, Any]:
         return {**KILL, "says": text, "time": at, "kind": kind, "partition": f"orders-{partition}", "line": at % 7}

@@ -26,6 +26,12 @@ def decisive_fact(chain: Iterable[Fact]) -> Fact | None:
     return None
 
 
+def election_of(chain: Iterable[Fact]) -> int | None:
+    """The leader epoch of the election that lost the records; None if another fact is the decisive one."""
+    fact = decisive_fact(chain)
+    return fact.epoch if fact is not None and fact.kind in (*DECISIVE_KINDS[0], *DECISIVE_KINDS[1]) else None
+
+
 def merge_chains(chains: Iterable[Sequence[Fact]], lost: Sequence[LostRange]) -> list[Fact]:
     """The facts of all chains in order of time, each once.
 

@@ -16,7 +16,7 @@ joins these:
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
-Losses of one event with different causes are one incident per cause.
+Losses of one event with different causes, or by different elections, are one incident each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..causes.cases import LOSSES, UNKNOWN, LostRange
 from ..causes.prevention import INCLUDED
 from ..finding_order import rank, worst_first
 from ..timelines.facts import SECOND, Fact, dated
-from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, merge_chains
+from .chains import DEATH_KINDS, GROUP_KINDS, decisive_fact, election_of, merge_chains
 from .headlines import consumer_groups, headline
 from .incident import Explained, Incident, RuleCounts
 
@@ -122,18 +122,17 @@ def _key(
 ) -> Any:
     """The key of the group to which an explanation belongs.
 
-    A loss goes to its event and cause, and so does the first finding of another event. A consequence goes to the losses
-    of its event with the same cause (one of an unknown cause: to any of them). Other findings go with those that are
-    alike.
+    A loss goes to its event, cause and election, and so does the first finding of another event. A consequence goes to
+    the losses of its event with the same cause (one of an unknown cause: to any of them), of the same election if there
+    are some. Other findings go with those that are alike.
     """
-    cause = explanation.cause
+    cause, election = explanation.cause, election_of(explanation.chain)
     event = next((events[name] for name in known if name in events), None)
     if explanation.lost is not None:
-        return (event or tuple(known[:1]) or id(explanation)), cause
-    if event is not None and cause == UNKNOWN:
-        return next((key for key in groups if key[0] == event), (event, UNKNOWN))
-    if event is not None and (event in known or (event, cause) in groups):
-        return event, cause
+        return (event or tuple(known[:1]) or id(explanation)), cause, election
+    of_event = [key for key in groups if event is not None and key[0] == event and cause in (key[1], UNKNOWN)]
+    if of_event or event in known or (event is not None and cause == UNKNOWN):
+        return next((key for key in of_event if key[2] == election), next(iter(of_event), (event, cause, election)))
     if not known:
         return explanation.sentence, cause
     return _grouping_key(findings[known[0]]), cause, explanation.missing
@@ -164,7 +163,7 @@ def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding
             same = of_event[event]
             group = next((group for group in same if _lost_at(group, finding)), same[0])
         else:
-            group = groups.setdefault((event or _grouping_key(finding), UNKNOWN), _Group(UNKNOWN))
+            group = groups.setdefault((event or _grouping_key(finding), UNKNOWN, None), _Group(UNKNOWN))
             if event:
                 of_event[event] = [group]
         group.findings[name] = finding

@@ -24,6 +24,7 @@ from ..causes.outages import is_process_dead
 from ..timelines.facts import dated
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
+from .chains import election_of
 
 MAX_PARTS = 40  # of a range; one with more is explained as a whole
 MAX_SINGLE = 20  # findings with the same evidence that are explained one by one
@@ -84,11 +85,16 @@ def _explain_finding(
         yield ExplainedRange(whole, explain_loss(timeline, whole))
         return
     explained = [_explain_part(timeline, finding, part, sends) for part in parts]
-    for cause, group in groupby(range(len(parts)), key=lambda number: explained[number].explanation.cause):
+    for event, group in groupby(range(len(parts)), key=lambda number: _event_of(explained[number].explanation)):
         same = list(group)
         together = pl.concat([parts[number] for number in same])
         joined = _explain_part(timeline, finding, together, sends) if len(same) > 1 else explained[same[0]]
-        yield from [joined] if joined.explanation.cause == cause else [explained[number] for number in same]
+        yield from [joined] if _event_of(joined.explanation) == event else [explained[number] for number in same]
+
+
+def _event_of(explanation: Explanation) -> tuple[str, int | None]:
+    """The cause of a loss, and the election that lost the records."""
+    return explanation.cause, election_of(explanation.chain)
 
 
 def _explain_part(timeline: Timeline, finding: Finding, part: pl.DataFrame, sends: pl.DataFrame) -> ExplainedRange:

@@ -14,6 +14,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge.analysis.engines.local import judge_run
+from logjudge.analysis.incidents.chains import election_of
+from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.analysis.timelines.terms import is_last_known_leader
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
@@ -71,6 +73,22 @@ def test_less_evidence_leads_to_no_wrong_finding_or_cause(seed: int) -> None:
     compared = weakened.compare(seed)
     assert compared.counts["runs with less evidence"] == weakened.COPIES
     assert compared.wrong == []
+
+
+def test_each_of_two_unclean_elections_is_named_for_the_records_that_it_lost(tmp_path: Path) -> None:
+    """Offsets 3 to 9 were lost in epoch 5, and written again up to offset 11, which were lost in epoch 6."""
+    drawn = scenario(436975)
+    options = {**drawn.options, "unclean.leader.election.enable": True}
+    run = write_bundle(replace(drawn, options=options), tmp_path / "run").folder
+    results = judge_run(open_run(run))
+    incidents = incidents_of(findings_in(results.findings()), results.causes())
+    lost_by = {
+        (one.first, one.last): election_of(incident.chain)
+        for incident in incidents
+        for one in incident.lost
+        if (incident.cause, one.name) == ("unclean-election", "orders-0")
+    }
+    assert (lost_by[3, 9], lost_by[3, 11]) == (5, 6)
 
 
 @pytest.mark.parametrize(("name", "found"), [("zombie-controller", [["1", "2"]]), ("zombie-controller-fenced", [])])
