@@ -21,7 +21,7 @@ from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
 from ..analysis.timelines.facts import Fact
-from ..analysis.wording import brokers, either, plural, some
+from ..analysis.wording import brokers, either, plural, short, some
 from ..histories.errors import UsageError
 from ..histories.tables import Finding
 from ..plots.report.incidents import RootCause, Step, root_cause_of, step_of
@@ -132,8 +132,8 @@ def _no_such_place(text: str, names: list[str]) -> UsageError:
         return UsageError(f"{text} is a topic; name one of its partitions: {some(of_topic, MAX_NAMES)}")
     known = some(names, MAX_NAMES) or "none"
     return UsageError(
-        f"found no record with the value or key {text} (one that was truncated or deleted before the files were copied"
-        f" is not in them), and no partition of this name; expected one of {known}, with @OFFSET for a record"
+        f"found no record with the value or key {short(text)} (one that was truncated or deleted before the files were"
+        f" copied is not in them), and no partition of this name; expected one of {known}, with @OFFSET for a record"
     )
 
 

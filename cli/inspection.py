@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..analysis.wording import some, span, utc_text
+from ..analysis.wording import short, some, span, utc_text
 from ..histories.errors import InputError, UsageError
 from ..histories.settings import DAY_MS
 from ..plots.report.saved import is_saved
@@ -49,7 +49,8 @@ def parse_place(text: str | None, or_value: bool = False) -> Place | None:
     if match is None:
         if or_value:
             return None
-        raise UsageError(f"found {text}, expected TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711")
+        place = "TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711"
+        raise UsageError(f"found {short(text)}, expected {place}")
     offset = match["offset"]
     if match["last"] is not None:
         note(f"{text}: this explains the first of these offsets, {offset}")
@@ -78,7 +79,9 @@ def place_of_finding(text: str, partition: str, findings: Iterable[Finding]) -> 
 
 def parse_partition(text: str | None) -> str | None:
     """The partition that an argument names. Raises UsageError if the argument has an offset."""
-    place = parse_place(text)
+    place = parse_place(text, or_value=True)
+    if text is not None and place is None:
+        raise UsageError(f"found {short(text)}, expected TOPIC-PARTITION, such as orders-0")
     if place is not None and place.offset is not None:
         raise UsageError(f"found {text}, expected a partition without an offset; use `logjudge explain` for an offset")
     return None if place is None else place.partition

@@ -30,7 +30,7 @@ def command(file: Path, byte: int | None, form: Form) -> None:
 
     expected = f"expected a segment of a broker, such as orders-0/{0:020d}.log"
     if not file.is_file():
-        raise UsageError(f"found no file {file}, {expected}")
+        raise UsageError(f"found {'a folder' if file.is_dir() else 'no file'} {file}, {expected}")
     headers = headers_of(file)
     if not headers:
         raise UsageError(f"found no record batch in {file}, {expected}")

@@ -207,8 +207,8 @@ def config_of(content: bytes, source: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise InputError(source, "JSON that is not an object", EXPECTED)
     version = config.get("format", 1)
-    if version != 1:
-        raise InputError(source, f"format {version}", "format 1", "use a newer logjudge")
+    if version != 1 or version is True:
+        raise InputError(source, f"format {json.dumps(version)}", "format 1", "use a newer logjudge")
     check_config(config, source)
     return config
 

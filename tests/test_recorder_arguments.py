@@ -34,6 +34,8 @@ def test_a_place_may_be_an_integer_of_numpy(tmp_path: Path) -> None:
     [
         lambda recorder: recorder.send(0, "orders", "a"),
         lambda recorder: recorder.send("p0", 5, "a"),
+        lambda recorder: recorder.send("p0", "", "a"),
+        lambda recorder: recorder.txn("t0").send("", "a"),
         lambda recorder: recorder.txn(None),
         lambda recorder: recorder.txn("t0").send(b"orders", "a"),
         lambda recorder: recorder.poll(7),

@@ -53,3 +53,8 @@ def test_measures_with_commas_are_separated_by_semicolons() -> None:
     assert either(["a", "b", "c"]) == "a, b or c"
     assert either(["a", "b, which c", "d"]) == "a; b, which c; or d"
     assert either(["b, which c"]) == "b, which c"
+
+
+def test_a_format_of_true_is_not_1() -> None:
+    with pytest.raises(InputError, match="found format true, expected format 1"):
+        config_of(b'{"format": true}', "run.json")

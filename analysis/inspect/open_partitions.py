@@ -24,7 +24,7 @@ from ..screening.screen import screen_batch
 from ..stages import Progress
 from ..timelines.facts import Fact
 from ..verdict.consequences import findings_of
-from ..wording import some
+from ..wording import short, some
 
 MAX_NAMES = 12
 NOT_SEARCHED = "Cycles and torn transactions are not searched here; `logjudge check` finds them."
@@ -88,7 +88,7 @@ class Inspected:
         """The partition of that name. Raises UsageError if the run has none."""
         if name not in self._partitions:
             known = some(self.names(), MAX_NAMES) or "none"
-            raise UsageError(f"found {name}, which is not in this run, expected one of {known}")
+            raise UsageError(f"found {short(name)}, which is not in this run, expected one of {known}")
         return self._partitions[name]
 
     def judged(self, p: Partition) -> tuple[list[Finding], list[Explained]]:

@@ -39,8 +39,8 @@ def line_of(event: Fields) -> bytes:
 
 
 def require_name(name: Any, field: str) -> str:
-    """The name of a process or topic. Raises UsageError if it is no str: files of a run are sorted by such names."""
-    if not isinstance(name, str):
+    """The name of a process or topic. Raises UsageError if it is empty or no str: a run is sorted by names."""
+    if not isinstance(name, str) or not name:
         raise UsageError(f"{field}: found {name!r:.80}, expected a name (str)")
     return name
 

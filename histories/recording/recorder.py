@@ -94,7 +94,7 @@ class Recorder:
             journal.log.check()
         if process not in self._producers:
             self._producers.add(require_name(process, "process"))
-        if topic.__class__ is not str:
+        if topic.__class__ is not str or not topic:
             require_name(topic, "topic")
         op = journal.next_op()
         # Written out, as sends are by far the most events.

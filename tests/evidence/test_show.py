@@ -110,7 +110,7 @@ def test_what_is_no_batch_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text.log").write_text("no segment")
     (tmp_path / SEGMENT).write_bytes(log("a b c"))
     for arguments, expected in (
-        ((tmp_path,), "found no file"),
+        ((tmp_path,), "found a folder"),
         ((tmp_path / "missing.log",), "found no file"),
         ((tmp_path / "text.log",), "found no record batch in"),
         ((tmp_path / SEGMENT, 5), "found no batch that begins at byte 5 of"),
