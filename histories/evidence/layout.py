@@ -30,7 +30,7 @@ from .parts import Part
 from .server_log import split_log
 from .tables import FINAL
 
-PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>\d{1,9})")
+PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._\-]+)-(?P<partition>0|[1-9]\d{0,8})")
 # A file that has a broker's files once it is unpacked: a compressed segment, or an archive of a whole broker.
 _PACKED = re.compile(rf"[0-9]{{20}}\.log\.(gz|zst|xz|bz2|lz4)|{ARCHIVE.pattern}")
 TEXT = re.compile(r"stdin|.+\.(txt|dump)")  # maybe of kafka-dump-log
@@ -206,6 +206,9 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             reason = f"found the base offset {path.stem} as its name, expected at most {MAX_OFFSET}"
             return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
+    if SEGMENT.fullmatch(path.name) and re.fullmatch(r".+-0\d+", path.parent.name):
+        reason = f"found it in {path.parent.name}, expected a partition without leading zeros, as brokers write it"
+        return Part(snapshot, broker, "left-out", path, name, reason=reason)
     if path.name in OFFSET_CHECKPOINTS:
         return Part(snapshot, broker, "offsets", path, name)
     if path.name == EPOCH_CHECKPOINT and topic:
@@ -222,8 +225,7 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
         return log
     if is_dump_file(path):
         # A name such as 1-orders-0.txt has the broker and the partition.
-        stem = re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem)
-        if stem:
+        if stem := re.match(r"(\d+)-(.+)-(\d{1,9})$", path.stem):
             return Part(snapshot, stem[1], "dump", path, name, stem[2], int(stem[3]))
         return Part(snapshot, broker, "dump", path, name)
     return None

@@ -138,6 +138,16 @@ def test_a_folder_with_a_name_that_is_not_utf_8_is_reported(tmp_path):
     assert "not UTF-8" in part.reason
 
 
+def test_a_folder_with_a_leading_zero_is_of_no_partition(tmp_path):
+    """Brokers write orders-0. Two folders of one number would be two logs of one replica."""
+    for name in ("orders-0", "orders-00", "orders-00-1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{0:020d}.log").touch()
+    found = {part.name.split("/")[0]: (part.kind, part.topic, part.partition) for part in find_parts(tmp_path)}
+    read = {"orders-0": ("segment", "orders", 0), "orders-00-1": ("segment", "orders-00", 1)}
+    assert found == {**read, "orders-00": ("left-out", None, None)}
+
+
 def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):
     assert find_parts(tmp_path) == []
     assert find_parts(tmp_path / "none") == []
