@@ -25,6 +25,7 @@ SLACK_MS = 5_000  # between brokers' clocks and the clients', as NTP allows
 START_MS = 700  # from the restart of a JVM to Kafka's first line
 KILL_SLACK_MS = 50  # a kill is recorded shortly before the process dies
 ENDS = ("kill", "power-loss", "shutdown")  # kinds of faults after which a process no longer logs
+SKEW = "clock-skew"  # kind of a fault that sets a broker's clock
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,8 @@ def clock_offset(broker: str, boots: Sequence[Mapping[str, Any]], faults: Sequen
     last_lines = [json.loads(boot["fields"]).get("alive_until") for boot in boots]
     if any(line is not None and time < line - SLACK_MS for time, line in zip(times, last_lines, strict=True)):
         return Clock(broker, has_conflict=True, by_records=True)  # it restarted in another time zone
+    if any(fault.kind == SKEW and broker in fault.nodes for fault in faults):
+        return Clock(broker, has_conflict=True, by_records=True, was_set=True)
     restarts = [f for f in faults if f.type == "heal" and f.kind == "restart" and broker in f.nodes]
     ended = [f for f in faults if f.type == "fault" and f.kind in ENDS and broker in f.nodes]
     # The first start is before the history; start n + 1 belongs to restart n.
