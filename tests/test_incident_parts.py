@@ -39,7 +39,13 @@ def test_losses_of_a_partition_that_lack_the_same_evidence_are_one_incident() ->
         about = {"cause": "unknown", "chain": [], "missing": [missing]}
         return cause(findings=[f"lost-write/orders-{partition}/{number}"], lost=lost, **about)
 
-    first, *others = joined([*(part(0, n, "a log") for n in range(3)), part(0, 3, "an epoch"), part(1, 0, "a log")])
+    parts = [*(part(0, n, "a log") for n in range(5)), part(0, 5, "an epoch"), part(1, 0, "a log")]
+    permitted = [finding(f"lost-write/orders-0/{number}", severity="permitted") for number in (3, 4)]
+    first, *others = joined(parts, *permitted)
     assert (first.records, len(first.findings), first.missing) == (3, 3, ("a log",))
     assert "orders-0 at offsets 0 to 18 in 3 ranges" in first.headline
-    assert [(one.records, one.missing) for one in others] == [(1, ("an epoch",)), (1, ("a log",))]
+    assert [(one.records, one.missing[0], one.severity) for one in others] == [
+        (1, "an epoch", "violation"),
+        (1, "a log", "violation"),
+        (2, "a log", "permitted"),
+    ]

@@ -182,13 +182,14 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_missing_evidence(groups: Iterable[_Group]) -> list[_Group]:
-    """Joins losses of one partition whose cause is unknown for lack of the same evidence."""
+    """Joins losses of one partition and severity whose cause is unknown for lack of the same evidence."""
     out: dict[Any, _Group] = {}
     for group in groups:
         losses = [one for one in group.explanations if one.lost is not None]
         lacking = {(one.lost.name, one.missing) for one in losses if one.lost and one.missing and not one.readings}
         is_alike = group.cause == UNKNOWN and len(lacking) == 1
-        key = lacking.pop() if is_alike else id(group)
+        severities = frozenset(one.severity for one in group.findings.values() if one.rule in LOSSES)
+        key = (severities, lacking.pop()) if is_alike else id(group)
         if key in out:
             out[key].add(group)
         else:
