@@ -21,7 +21,6 @@ class ClusterEvent(NamedTuple):
     fetching                partition, leader, from offset, leader epoch
     isr-expand              partition, old, new, high watermark, log end
     isr-updated             partition, isr, version
-    isr-refused             partition, isr, version
     isr-propagated          whether the ISRs were quiet for 5 s
     elected                 partition, old state, new state
     stored                  partition, old state (None: a new partition), new state; for every change of the state
@@ -31,7 +30,6 @@ class ClusterEvent(NamedTuple):
     controller              controller epoch
     refused-controller      controller epoch, known controller epoch
     cleaned                 partition, first and end of the dirty section, records that compaction removed
-    fetch-error             partition, leader, error, fetch offset
     out-of-order            partition, producer id, log end, incoming sequence, last sequence
     """
 

@@ -10,7 +10,6 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from logjudge.models.replication.config import NEVER, SECOND, Config
-from logjudge.models.replication.errors import OFFSET_OUT_OF_RANGE
 from logjudge.models.replication.faults.fault import Fault
 from logjudge.models.replication.storage.batches import Batch
 from logjudge.models.replication.storage.packed_rows import CHUNK, pack
@@ -87,8 +86,6 @@ def test_a_follower_behind_the_leaders_log_start_begins_there() -> None:
     dead, delete = Fault(2 * SECOND, "crash", (3,), 14 * SECOND), Fault(12 * SECOND, "delete-records", (), 0, 100)
     cluster, events = run("kraft", {"simulation.ops": 300}, dead, delete)
     assert details(events, "records-deleted") == [(0, 100, 100)]
-    refused = [event for event in events if event.kind == "fetch-error" and event.details[2] == OFFSET_OUT_OF_RANGE]
-    assert [event.node for event in refused] == [3]
     logs = [broker.replicas[0].log for broker in cluster.brokers.values()]
     assert {(log.start, log.end, *log.epochs) for log in logs} == {(100, 300, EpochStart(0, 100))}
     assert [batch.uid for batch in logs[2].batches()] == [batch.uid for batch in logs[0].batches() if batch.end > 100]

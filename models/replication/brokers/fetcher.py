@@ -269,7 +269,6 @@ class Fetcher(BrokerPart):
         """Handle an error of one partition; returns whether to back off."""
         error = fetched.error
         replica = self._manager.replicas[fetched.partition]
-        self._process.report("fetch-error", fetched.partition, self.leader, error, replica.log.end)
         if error == errors.OFFSET_OUT_OF_RANGE:
             # Simplification: they come with the error, not by ListOffsets.
             start, end = fetched.leader_start, fetched.leader_end

@@ -95,7 +95,6 @@ class IsrManager(BrokerPart):
             # The partition changed meanwhile; the controller's update is on its way.
             replica.pending_isr = None
             replica.update_maximal_isr()
-            self._process.report("isr-refused", request.partition, request.isr, request.version)
             return
         self._apply(replica, request.isr, request.version)
 
