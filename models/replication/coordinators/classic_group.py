@@ -84,7 +84,6 @@ class ClassicGroup(GroupMembers):
         return len(self._members)
 
     def delayed(self) -> list[GroupRequest]:
-        """The requests that wait for other members."""
         return [request for member in self._members.values() for request in member.delayed()]
 
     # --- requests

@@ -112,9 +112,7 @@ class ConsumerGroup(GroupMembers):
 
         Returns whether the records were appended.
         """
-        before = self._group.log_end
-        self._group.write([*self._conversion, *records], lambda *_: self.respond_replicated())
-        if self._group.log_end == before:
+        if not self._group.write([*self._conversion, *records], lambda *_: self.respond_replicated()):
             if request is not None:
                 self._group.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
             return False
@@ -142,7 +140,6 @@ class ConsumerGroup(GroupMembers):
                 self._group.respond(done.request)
 
     def delayed(self) -> list[GroupRequest]:
-        """The requests with an effect that is not replicated yet."""
         return [pending.request for pending in self._pending if pending.request is not None]
 
     # --- requests

@@ -47,7 +47,6 @@ class ConvertibleGroup(GroupCoordinator):
         return MixedGroup(self, self._downgrade)
 
     def delayed(self) -> list[GroupRequest]:
-        """The requests that wait for other members, or for replication."""
         return [*super().delayed(), *(request for former in self._former for request in former.delayed())]
 
     # --- loading
@@ -83,10 +82,8 @@ class ConvertibleGroup(GroupCoordinator):
     def _handle_classic(self, request: GroupRequest) -> None:
         is_joining, members = request.kind == JOIN and not request.member, self.members
         if is_joining and isinstance(members, MixedGroup) and members.is_empty():
-            end = self.log_end
             if self.generation:
-                self.write(members.tombstones(), lambda *_: None)
-                if self.log_end == end:
+                if not self.write(members.tombstones(), lambda *_: None):
                     self.respond(request, errors.COORDINATOR_NOT_AVAILABLE)
                     return
                 self.ledger.deaths += 1
@@ -128,10 +125,9 @@ class ConvertibleGroup(GroupCoordinator):
 
     def _downgrade(self, downgrade: Downgrade) -> bool:
         """Convert the group to a classic one. Returns whether the records were appended."""
-        mixed, classic, end = self.members, ClassicGroup(self), self.log_end
+        mixed, classic = self.members, ClassicGroup(self)
         assert isinstance(mixed, MixedGroup)
-        self.write([*downgrade.removal, classic.adopt(downgrade.members)], lambda *_: None)
-        if self.log_end == end:
+        if not self.write([*downgrade.removal, classic.adopt(downgrade.members)], lambda *_: None):
             if downgrade.request is not None:
                 self.respond(downgrade.request, errors.COORDINATOR_NOT_AVAILABLE)
             return False
@@ -143,14 +139,14 @@ class ConvertibleGroup(GroupCoordinator):
         self._process.report("group-converted", "the classic", self.generation)
         return True
 
-    def write(self, records: Sequence[GroupRecord], done: Done) -> None:
+    def write(self, records: Sequence[GroupRecord], done: Done) -> bool:
         """Append records, then call `done`. Responses of a converted group that wait for the log are sent before."""
 
         def finished(error: str, base: int) -> None:
             self._report_members()
             done(error, base)
 
-        super().write(records, finished)
+        return super().write(records, finished)
 
     # --- for invariants
 

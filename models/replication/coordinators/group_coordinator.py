@@ -72,7 +72,6 @@ class GroupCoordinator(Group):
         self.members.handle(request)
 
     def commit(self, request: GroupRequest) -> None:
-        """OffsetCommit or TxnOffsetCommit of a member that may commit."""
         if request.kind == TXN_COMMIT:
             self._commit_in_transaction(request)
         else:
@@ -80,7 +79,6 @@ class GroupCoordinator(Group):
             self._write(records, partial(self._on_committed, records, request))
 
     def delayed(self) -> list[GroupRequest]:
-        """The requests that wait for other members, or for replication."""
         return self.members.delayed()
 
     def _offset_records(self, request: GroupRequest) -> list[GroupRecord]:

@@ -42,9 +42,14 @@ class Group(LogCoordinator[GroupRecord]):
         replica = self._manager.leader(self.partition)
         return -1 if replica is None else replica.hw
 
-    def write(self, records: Sequence[GroupRecord], done: Done) -> None:
-        """Append records to the group's log, then call `done` with the error and the base offset."""
+    def write(self, records: Sequence[GroupRecord], done: Done) -> bool:
+        """Append records to the group's log, then call `done` with the error and the base offset.
+
+        Returns whether the records were appended.
+        """
+        end = self.log_end
         self._write(records, done)
+        return self.log_end > end
 
     @abstractmethod
     def commit(self, request: GroupRequest) -> None:

@@ -109,7 +109,6 @@ class EpochRecord(GroupRecord):
 
     @property
     def key(self) -> str:
-        """The key of the record."""
         return "epoch of the target assignment" if self.of_target else "epoch"
 
 

@@ -122,7 +122,6 @@ class MixedGroup(ConsumerGroup):
         return errors.ILLEGAL_GENERATION
 
     def refuse_fetch(self, request: GroupRequest) -> str:
-        """The classic protocol refuses nobody."""
         return "" if self._config.is_classic(request.client) else super().refuse_fetch(request)
 
     def _may_replace(self, member: Member) -> bool:
