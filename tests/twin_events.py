@@ -244,6 +244,21 @@ def is_displaced(twin: Any, send: Send) -> bool:
     return any(read.offset == send.offset for read in final_reads)
 
 
+def truncated_offsets(twin: Any) -> set[int]:
+    """The offsets of gone sends that a truncation removed."""
+    signs = was_truncated, is_displaced
+    gone = {send.value for send in twin.acked if is_gone(twin, send) and any(sign(twin, send) for sign in signs)}
+    return {offset for value in gone if (offset := twin.offset_of(value)) is not None}
+
+
+def read_since(twin: Any, offset: int, value: str) -> list[int]:
+    """The times since which a record without a recorded send is known; always, if nothing above was truncated."""
+    rewritten = {offset for offset, values in twin.values_by_offset().items() if len(values) > 1}
+    if max(rewritten | truncated_offsets(twin), default=-1) < offset:
+        return [0]
+    return [read.done for read in twin.reads if (read.offset, read.value) == (offset, value)]
+
+
 def cut_off_records(twin: Any) -> set[tuple[int | None, str]]:
     """Records (offset, value) that were known before one was sent, no higher, to an offset that held two values."""
     placed = [(send.offset, send.begun) for send in twin.sends if send.offset is not None]

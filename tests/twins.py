@@ -212,7 +212,8 @@ class Twin:
         for offset, values in self.values_by_offset().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
-                there = not sent_by_then or not sent or min(send.begun for send in sent) <= time
+                since = [send.begun for send in sent] or twin_events.read_since(self, offset, value)
+                there = not sent_by_then or min(since) <= time
                 moved = any(offset < start and since <= time for start, since in self.possible_starts)
                 present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
                 there = there and (offset, value) not in cut_off
@@ -232,10 +233,7 @@ class Twin:
 
     def vanished(self) -> set[int]:
         """Offsets at or after the first truncated one that have no known record at the end."""
-        gone = [send for send in self.acked if twin_events.is_gone(self, send)]
-        signs = twin_events.was_truncated, twin_events.is_displaced
-        truncated = {send.value for send in gone if any(is_truncated(self, send) for is_truncated in signs)}
-        first = min((self.offset_of(value) for value in truncated), default=FOREVER)
+        first = min(twin_events.truncated_offsets(self), default=FOREVER)
         returned = {(read.offset, read.value) for read in self.reads if read.process == "final" and self.final}
         remaining = {offset for offset, _ in returned - twin_events.cut_off_records(self)}
         remaining |= {send.offset for send in self.acked if twin_events.remains(self, send)}

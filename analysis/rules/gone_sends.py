@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
-from ..extremes import least
+from ..extremes import greatest, least
 from ..partitions.absences import removable_values
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import REMOVED
@@ -36,6 +36,14 @@ def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
         .join(cut_off_records(p), on=["offset", "value"], how="anti")
     )
     return np.setdiff1d(later, present["offset"].to_numpy())
+
+
+@once
+def last_truncated_offset(p: Partition) -> int:
+    """The highest offset that a truncation is known to have removed, as it held two values or its record is gone."""
+    rewritten = p.entries["offset"].filter(p.entries["offset"].is_duplicated())
+    gone = gone_sends(p).filter("truncated")["offset"]
+    return greatest(pl.concat([rewritten, gone]), -1)
 
 
 @once

@@ -19,7 +19,7 @@ from ..partitions.marks import IS_MOVE, IS_REVOCATION_OF_ALL, POSITION
 from ..partitions.partition import Offsets, Partition, once
 from ..partitions.truncated_sends import removed_records
 from ..wording import plural
-from .gone_sends import cut_off_records, truncated_offsets
+from .gone_sends import cut_off_records, last_truncated_offset, truncated_offsets
 from .jepsen_steps import GOES_BACK, SKIPS, findings_of, steps_between, steps_within
 from .rule import Result, Row, Rule, Unknown, finding, unless_left_out, where
 
@@ -173,12 +173,17 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
 
 
 def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bool) -> Offsets:
-    """Those offsets that have a record at `time` (ns): it was sent by then, and neither cut off nor deleted."""
+    """Those offsets that have a record at `time` (ns): it was sent by then, and neither cut off nor deleted.
+
+    A record without a recorded send may have been written after a truncation, unless someone had read it by then.
+    """
     if not len(offsets):
         return offsets
     entries = p.entries_between(int(offsets[0]), int(offsets[-1]))
     is_visible = pl.lit(True) if reads_uncommitted else p.committed
-    entries = entries.with_columns(sent=p.sends["invoked"].gather(entries["send"]).fill_null(0))
+    is_maybe_later = pl.col("send").is_null() & (pl.col("offset") <= last_truncated_offset(p))
+    invoked = pl.lit(p.sends["invoked"].gather(entries["send"])).fill_null(0)
+    entries = entries.with_columns(sent=pl.when(is_maybe_later).then("first_read").otherwise(invoked))
     if entries["offset"].is_duplicated().any():  # one may have had a legal end, and another not
         entries = entries.filter(pl.Series(legal_ends(p, entries, reads_uncommitted) > time))
     deleted = removed_records(p).filter(pl.col("since") <= time)
