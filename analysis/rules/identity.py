@@ -11,10 +11,10 @@ from ...histories.references import REPLICATION, kip
 from ..partitions.adjacent_runs import adjacent_runs, coexisting_offsets
 from ..partitions.jepsen_log import jepsen_log
 from ..partitions.partition import Partition
-from ..wording import plural, short, some
+from ..wording import plural, short, some, some_values
 from .gone_sends import gone_sends
-from .rule import Result, Rule, distinct, finding, where
-from .send_evidence import without_idempotence
+from .rule import Result, Rule, Unknown, distinct, finding, where
+from .send_evidence import missing_sends, without_idempotence
 
 
 @Rule(
@@ -106,6 +106,7 @@ def duplicate(p: Partition) -> Iterator[Result]:
     configuration, acks=0 or acks=1, or records without a producer id in the brokers' logs. A retry after a failure,
     an abort or a timeout sends the value again: each attempt may have one offset (docs/transactions.md). Where attempts
     cannot be distinguished, the assumptions report that values are not unique.
+    Unknown when: No send of the value is recorded, and sends may be missing from the history, as for phantom-read.
     In Jepsen histories: The same, and always a violation: the configuration of producers is not recorded.
     """
     twice = p.entries.filter(pl.col("value").is_duplicated())
@@ -119,6 +120,13 @@ def duplicate(p: Partition) -> Iterator[Result]:
     sent = p.possible_sends.join(twice, on="value", how="semi", maintain_order="left").select("value", "process")
     senders = dict(sent.reverse().iter_rows())  # the first sender, if several sent it
     excused = without_idempotence(p, twice["value"])
+    missing, is_doubtful = missing_sends(p)
+    known = pl.Series([*senders, *(value for _, value in excused)], dtype=pl.String)
+    doubtful = twice.filter(~pl.col("value").is_in(known.implode()) & is_doubtful)["value"].unique().sort()
+    if len(doubtful):
+        unsent = some_values(doubtful.to_list())
+        yield Unknown(f"no send is recorded of {unsent}, each at several offsets of {p.name}; but {missing}")
+        twice = twice.filter(~pl.col("value").is_in(doubtful.implode()))
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))

@@ -9,12 +9,13 @@ import polars as pl
 
 from ...histories.settings import idempotence
 from ...histories.tables import MAX_INT64
+from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import with_later_end
 from ..replicas.replica_logs import with_aborted
 from ..wording import brokers, plural, short, some, some_values
-from .rule import MissingSetting, Unknown, missing_isolation_levels
+from .rule import MissingSetting, Unknown, distinct, missing_isolation_levels, seconds
 
 
 def passed_over(p: Partition, sent: pl.DataFrame) -> pl.Series:
@@ -91,21 +92,20 @@ def placed_sends(p: Partition) -> pl.DataFrame:
     return pl.concat([acked.select(columns), read.select(columns)])
 
 
-def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str, str]]:
+def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str | None, str]]:
     """The sends (process, value) of these values that certainly lack idempotence.
 
     Evidence is the producer's configuration, acks 0 or 1 (KIP-98 needs acks=all), or a record without a producer id.
+    The process is None if no send of the value is recorded.
     """
-    wanted = pl.col("value").is_in(values.drop_nulls().unique().implode())
-    sent = p.possible_sends.filter(wanted).select("process", "value", "acks")
-    if not len(sent):
-        return set()
-    without_id = _without_producer_id(p, sent["value"])
+    wanted = values.drop_nulls().unique()
+    sent = p.possible_sends.filter(pl.col("value").is_in(wanted.implode())).select("process", "value", "acks")
+    without_id = _without_producer_id(p, wanted)
     configured = {
         (process, acks): idempotence(p.settings.processes.get(process, {}), acks)
         for process, acks in sent.select("process", "acks").unique().iter_rows()
     }
-    return {
+    return {(None, value) for value in without_id.difference(sent["value"])} | {
         (process, value)
         for process, value, acks in sent.iter_rows()
         if configured[process, acks] is False or (configured[process, acks] is None and value in without_id)
@@ -118,6 +118,35 @@ def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
     held = p.replica_logs.records.filter(pl.col("control").is_null() & pl.col("value").is_in(values.unique().implode()))
     by_value = held.group_by("value").agg(without_id=pl.col("producer_id").is_null().all())
     return set(by_value.filter("without_id")["value"])
+
+
+def missing_sends(p: Partition) -> tuple[str, pl.Expr]:
+    """The reason why sends may be missing from the history, and which reads (with `first_read`) it may explain."""
+    if has_left_out_lines(p):
+        return "lines of the history are missing or could not be read", pl.lit(True)
+    senders = p.context.filter(kind="sends")["process"]
+    silent = [name for name in p.settings.producers() if name not in senders]
+    if silent:
+        return f"run.json names {some(silent)}, but the history has no event of them", pl.lit(True)
+    undecided = p.context.filter(kind="txn without steps").sort("process")
+    if not len(undecided):
+        return _end_of_producers(p)
+    since = undecided["invoked"].min()
+    reason = f"a transaction of {some(distinct(undecided['process']))} has no recorded steps and no outcome"
+    return reason, pl.lit(True) if since is None else pl.col("first_read") >= since
+
+
+def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
+    """In a run whose recorder was killed: the end of the producer that stopped first, and the reads since then.
+
+    The last lines of a killed recorder are missing, while other processes of the run may record for longer.
+    """
+    ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
+    if not p.settings.is_unfinished or not len(ends):
+        return "", pl.lit(False)
+    process, end = ends.sort("end", "process").row(0)
+    reason = f"the recorder did not finish (run.json has finished: false), and its last line of {process} here is of"
+    return f"{reason} {seconds(end)}", pl.col("first_read") >= end
 
 
 def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:

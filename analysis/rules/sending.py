@@ -129,7 +129,7 @@ def _without_crash_between(p: Partition, back: pl.DataFrame) -> pl.DataFrame:
     return latest.filter(pl.col("crashed").is_null() | (pl.col("crashed") <= pl.col("previous_invoked")))
 
 
-def _going_back_finding(p: Partition, row: Row, excused: set[tuple[str, str]]) -> Finding:
+def _going_back_finding(p: Partition, row: Row, excused: set[tuple[str | None, str]]) -> Finding:
     process = str(row["process"])
     permitted = bool(excused & {(process, str(row["value"])), (process, str(row["previous_value"]))})
     return finding(

@@ -12,7 +12,6 @@ from ...histories.tables import Finding
 from ..partitions.absences import lasting_offsets
 from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs
 from ..partitions.foreign_clock import foreign_clock
-from ..partitions.indeterminate_polls import has_left_out_lines
 from ..partitions.partition import Offsets, Partition, once
 from ..wording import numbered, plural, short, some, some_values
 from .rule import (
@@ -28,6 +27,7 @@ from .rule import (
     unless_left_out,
     where,
 )
+from .send_evidence import missing_sends
 
 
 @Rule(
@@ -128,7 +128,7 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     if not len(p.possible_sends) and (has_generations or p.topic not in p.context.filter(kind="sends to")["process"]):
         return
     unsent = _reads_of(p, pl.col("sender").is_null())
-    missing, is_doubtful = _missing_sends(p) if len(unsent) else ("", pl.lit(False))
+    missing, is_doubtful = missing_sends(p) if len(unsent) else ("", pl.lit(False))
     doubtful = unsent.filter(is_doubtful)
     if len(doubtful):
         values = some_values(distinct(doubtful["value"]))
@@ -167,35 +167,6 @@ def phantom_read_in_jepsen(p: Partition) -> Iterator[Result]:
         row = rows.row(0, named=True)
         evidence = [(f"process {row['process']} reads {short(row['value'])}", row["at"])]
         yield _in_jepsen(p, row, distinct(rows["process"]), ", but no operation sent it", evidence)
-
-
-def _missing_sends(p: Partition) -> tuple[str, pl.Expr]:
-    """The reason why sends may be missing from the history, and which reads (of `_reads_of`) it may explain."""
-    if has_left_out_lines(p):
-        return "lines of the history are missing or could not be read", pl.lit(True)
-    senders = p.context.filter(kind="sends")["process"]
-    silent = [name for name in p.settings.producers() if name not in senders]
-    if silent:
-        return f"run.json names {some(silent)}, but the history has no event of them", pl.lit(True)
-    undecided = p.context.filter(kind="txn without steps").sort("process")
-    if not len(undecided):
-        return _end_of_producers(p)
-    since = undecided["invoked"].min()
-    reason = f"a transaction of {some(distinct(undecided['process']))} has no recorded steps and no outcome"
-    return reason, pl.lit(True) if since is None else pl.col("first_read") >= since
-
-
-def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
-    """In a run whose recorder was killed: the end of the producer that stopped first, and the reads since then.
-
-    The last lines of a killed recorder are missing, while other processes of the run may record for longer.
-    """
-    ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
-    if not p.settings.is_unfinished or not len(ends):
-        return "", pl.lit(False)
-    process, end = ends.sort("end", "process").row(0)
-    reason = f"the recorder did not finish (run.json has finished: false), and its last line of {process} here is of"
-    return f"{reason} {seconds(end)}", pl.col("first_read") >= end
 
 
 @Rule(

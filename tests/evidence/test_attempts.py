@@ -184,3 +184,10 @@ def test_a_value_of_several_sends_resolves_none(name: str, tmp_path: Path) -> No
     results = judge_run(replace(run, settings=replace(run.settings, rules=("torn-transaction", "aborted-read"))))
     breaches = results.findings().filter(pl.col("severity") == "violation").to_dicts()
     assert [(one["rule"], one["values"][0]) for one in breaches] == ([expected] if expected else [])
+
+
+def test_a_copy_without_producer_id_is_permitted_though_its_sender_is_not_recorded(tmp_path: Path) -> None:
+    polled = [(0, 0, "a"), (0, 1, "a")]
+    folder = write_run(tmp_path, {0: "a a"}, final_reads(polled, {0: 2}), processes=FINAL_READER, final=True)
+    [found], verdict = judged(folder, "duplicate")
+    assert (found["severity"], verdict) == ("permitted", "valid")
