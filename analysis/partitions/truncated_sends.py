@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import earliest_start_above, suffix_maxima, suffix_minima
 from ..timelines.facts import SECOND
+from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
 from .early_compactions import are_held_by_writers, compacted_first, last_write_before
 from .later_epochs import with_other_value
@@ -67,6 +68,9 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
         may_be_deleted &= since < last_write_before(p, sends).fill_null(MAX_INT64)
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
     maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
+    if p.timeline is not None and p.timeline.log_starts and not _are_clocks_bounded(p.timeline):
+        # The deletion was of an earlier record there, or the broker's clock is behind.
+        maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_writers(p, sends))
     compacted = compacted_first(p, sends)
     judged = sends.with_columns(
         removed=removed | compacted.surely,
@@ -95,8 +99,8 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     Never where server.log has the log starts of all leaders, or where a log of the leader that wrote a record still has
     it. The size of a log is at most that of its records, uncompressed.
     """
-    limit = p.settings.retention_bytes(p.topic)
-    if limit is None or _are_log_starts_known(p):
+    limit, known_since = p.settings.retention_bytes(p.topic), _log_starts_known_since(p)
+    if limit is None or known_since == MIN_INT64:
         return pl.repeat(False, len(sends), eager=True)
     size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
     is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
@@ -104,17 +108,36 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
     above = np.empty(len(sends), np.int64)
     above[order] = np.cumsum(sizes[order]) - sizes[order]
-    return pl.Series(above >= limit) & ~are_held_by_writers(p, sends)
+    return (
+        pl.Series(above >= limit)
+        & (sends["completed"].fill_null(MIN_INT64) < known_since)
+        & ~are_held_by_writers(p, sends)
+    )
 
 
-def _are_log_starts_known(p: Partition) -> bool:
-    """Whether lines of server.log have the log starts of all leaders: each deletes records by itself."""
+def _log_starts_known_since(p: Partition) -> int:
+    """The time (ns) since which lines of server.log date the log starts of all leaders; MAX_INT64: never.
+
+    Each leader deletes records by itself. A clock without bounds is taken as the history's. It is another one, as in
+    another time zone, if a log start moved before the run began, or a record was acknowledged before a broker led.
+    """
     timeline = p.timeline
     if timeline is None or not timeline.log_starts:
-        return False
+        return MAX_INT64
     loads = {end.broker for end in timeline.ends if end.fact.kind == "loaded"}
     known = loads | {fact.broker for fact in timeline.log_starts}
-    return {term.leader for term in timeline.terms.values() if term.leader} <= known
+    times = [fact.time for fact in timeline.log_starts if fact.time is not None]
+    is_known = {term.leader for term in timeline.terms.values() if term.leader} <= known
+    if not is_known or len(times) < len(timeline.log_starts):
+        return MAX_INT64
+    if _are_clocks_bounded(timeline):
+        return MIN_INT64
+    led = min((term.when for term in timeline.dated_terms), default=MIN_INT64 + SECOND)
+    return MAX_INT64 if min(times) < -SECOND else led - SECOND
+
+
+def _are_clocks_bounded(timeline: Timeline) -> bool:
+    return all(clock.bounded for clock in timeline.clocks.values())
 
 
 def sends_with_reads(p: Partition) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,46 @@ def test_log_starts_of_other_brokers_do_not_show_what_retention_had_removed(
         line = "INFO [UnifiedLog partition=orders-0, dir=/d] Incremented log start offset to 1 due to segment deletion"
         log.write(f"[2026-11-21 09:51:16,000] {line} (kafka.log.UnifiedLog)\n")
     assert judged(root).rules["lost-write"]["count"] == lost
+
+
+def _only_logs_after_retention(source: Path, root: Path, time: str, start: int) -> Path:
+    """The run without disks and recorded faults; broker 3, which wrote the lost records, deleted those before `start`.
+
+    Nothing bounds the clocks of the brokers then.
+    """
+    shutil.copytree(source, root)
+    _remove(root, "snapshots", "dump", *(f"brokers/{broker}/data" for broker in (1, 2, 3)))
+    about = json.loads((root / "run.json").read_text())
+    about["topics"]["orders"]["retention.bytes"] = 1000
+    (root / "run.json").write_text(json.dumps(about))
+    history = root / "history.jsonl"
+    history.write_text("".join(line for line in history.open() if '"process":"nemesis"' not in line.replace(" ", "")))
+    with (root / "brokers" / "3" / "server.log").open("a") as log:
+        line = "[UnifiedLog partition=orders-0, dir=/d] Incremented log start offset to {} due to segment deletion"
+        log.write(f"[2026-11-21 {time}] INFO {line.format(start)} (kafka.log.UnifiedLog)\n")
+    return root
+
+
+@pytest.mark.parametrize(("hours", "lost"), [(0, 597), (-5, 10), (6, 10)])
+def test_log_starts_in_another_time_zone_do_not_show_what_retention_had_removed(
+    hours: int, lost: int, unpacked: Unpack, tmp_path: Path
+) -> None:
+    root = _only_logs_after_retention(unpacked("unclean-election-c"), tmp_path / "run", "09:51:16,000", 1)
+    for log in root.glob("brokers/*/*.log"):
+        log.write_text(re.sub(r"(?m)^\[(\S+ \S+),", lambda found: f"[{_later(found[1], hours)},", log.read_text()))
+    assert judged(root).rules["lost-write"]["count"] == lost
+
+
+@pytest.mark.parametrize("time", ["09:51:03,000", "09:51:00,000"])  # acknowledged at 09:51:02.4
+def test_a_log_start_before_the_acknowledgement_may_be_by_a_clock_that_is_behind(
+    time: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    root = _only_logs_after_retention(unpacked("unclean-election-c"), tmp_path / "run", time, 600)
+    assert judged(root).rules["lost-write"]["count"] == 484
+
+
+def _later(time: str, hours: int) -> str:
+    return str(datetime.fromisoformat(time) + timedelta(hours=hours))
 
 
 @pytest.mark.parametrize("topic", ["__cluster_metadata", "orders"])
