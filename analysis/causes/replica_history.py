@@ -28,7 +28,9 @@ def may_have_lost_tail(timeline: Timeline, broker: str, since: int | None, until
         return False
     until = MAX_INT64 if until is None else until
     starts = [(start.when, start.fact.source) for start in timeline.starts_of(broker)]
-    starts += [(end.when, "loads") for end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"]
+    # A log and a copy of the console's output record one load twice, at the same time.
+    loads = {end.when for end in timeline.dated_ends(broker, "loaded") if end.fact.kind == "loaded"}
+    starts += [(when, "loads") for when in loads]
     reported = Counter(source for time, source in starts if since <= time <= until)
     before = max((time for time, _ in starts if time < since), default=-MAX_INT64)
     faults = [f for f, _ in timeline.faults_and_heals(broker) if before < f.completed <= until]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.leader_change import find_leader_change
@@ -206,6 +207,14 @@ def test_a_follower_that_restarted_before_its_election_may_have_lost_its_own_tai
     explained = explain_loss(timeline(AFTER, meta=meta, events=[boot], faults=stopped), lost(acks="1"))
     assert explained.cause == cause
     assert any("had lost its own tail" in missing for missing in explained.missing) == (cause == "unknown")
+
+
+def test_a_copy_of_the_console_shows_no_second_restart():
+    boot = server_log("2", (7, BOOT), (8, LOADED % 2))
+    copy = boot.with_columns(file=pl.lit("brokers/2/stdout.txt"))
+    meta = metadata((9, {"leader": 2, "isr": [2]}))
+    found = timeline(AFTER, meta=meta, events=[boot, copy], faults=[fault("kill", "2", 6)])
+    assert explain_loss(found, lost(acks="1")).cause == "single-ack-failover"
 
 
 def test_a_leader_that_was_fenced_late_should_have_started_first():
