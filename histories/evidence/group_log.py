@@ -35,9 +35,8 @@ class _Replay:
 
     def apply(self, raw: RawRecord, where: Row) -> None:
         """Take one record, or the marker that ends a transaction."""
-        producer = None if raw.producer is None else raw.producer.pid
         if raw.is_control:
-            rows = self.open.pop(producer, [])
+            rows = self.open.pop(raw.producer, [])
             if control_type(raw.key or b"") == "commit":
                 self.rows += [{**row, "at": raw.offset} for row in rows]
             return
@@ -46,8 +45,8 @@ class _Replay:
             return
         group, member, value = record.key["group"], record.key.get("member", ""), record.value
         if record.kind in OFFSET_KEYS:
-            is_open = producer is not None and value is not None
-            (self.open.setdefault(producer, []) if is_open else self.rows).append(_commit(record.key, value, where))
+            is_open = raw.producer is not None and value is not None
+            (self.open.setdefault(raw.producer, []) if is_open else self.rows).append(_commit(record.key, value, where))
         elif record.kind == CURRENT_KEY:
             self._current(group, member, value or {}, where)
         elif value is None:

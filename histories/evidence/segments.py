@@ -42,7 +42,6 @@ from .batch_layout import (
     LAST,
     MAGIC,
     PRODUCER,
-    PRODUCER_EPOCH,
     SIZE,
 )
 from .batch_loops import loops_for, read_only
@@ -170,13 +169,6 @@ def _parse_range(data: Bytes, first_offset: int, reading: _Reading, with_records
     return reading.segment(_batch_frame(headers, trusted, bases, counts, reading.at), records)
 
 
-class ProducerIdAndEpoch(NamedTuple):
-    """A producer of transactions."""
-
-    pid: int
-    epoch: int
-
-
 @dataclass(frozen=True)
 class RawRecord:
     """A record with its key and value as bytes, for binary records (`__cluster_metadata`, `__consumer_offsets`)."""
@@ -186,7 +178,7 @@ class RawRecord:
     value: bytes | None
     byte: int
     key: bytes | None = None
-    producer: ProducerIdAndEpoch | None = None  # of a transaction
+    producer: int | None = None  # the id of a transaction's producer
     is_control: bool = False
 
 
@@ -220,9 +212,7 @@ def raw_records(path: Path) -> RawRecords:
             buf = np.frombuffer(unpacked or b"", dtype=np.uint8)
             begin, end = 0, len(buf)
         spans, _, _ = _spans(buf, row[np.newaxis], np.array([begin]), np.array([end]), is_v2)
-        producer = None
-        if row[ATTRIBUTES] & TRANSACTIONAL_BIT:
-            producer = ProducerIdAndEpoch(int(row[PRODUCER]), int(row[PRODUCER_EPOCH]))
+        producer = int(row[PRODUCER]) if row[ATTRIBUTES] & TRANSACTIONAL_BIT else None
         is_control = bool(is_v2 and row[ATTRIBUTES] & CONTROL_BIT)
         for span in spans:
             key, value = (buf[at : at + size].tobytes() if size >= 0 else None for at, size in (span[2:4], span[4:6]))

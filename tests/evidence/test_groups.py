@@ -20,7 +20,7 @@ from logjudge.histories.evidence import segments
 from logjudge.histories.evidence.group_log import read_group_log
 from logjudge.histories.evidence.group_records import decode
 from logjudge.histories.evidence.record_schema import MalformedRecordError
-from logjudge.histories.evidence.segments import ProducerIdAndEpoch, RawRecord
+from logjudge.histories.evidence.segments import RawRecord
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.histories.simulation.scenarios import load
 from notation import parse
@@ -173,7 +173,7 @@ def test_later_versions_are_damage(tmp_path: Path) -> None:
 
 
 def test_commits_of_transactions_count_from_their_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, first, second = offset_key("g", "x", 0), ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(8, 0)
+    key, first, second = offset_key("g", "x", 0), 7, 8
     marker = [number(0, 2) + number(kind, 2) for kind in (0, 1)]  # abort, commit
     found = [
         RawRecord(0, STARTED, offset_value(3, 10), 0, key, first),
