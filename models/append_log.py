@@ -60,7 +60,6 @@ APPEND_LOG: Model[Records] = Model(
     initial=(),
     step=step,
     functions=("append", "read", "end"),
-    about="append (returns its offset), read from an offset, and end offset of one topic-partition",
     observes=observes,
     problem=problem,
 )

@@ -19,15 +19,14 @@ def buffer_model(
     name: str,
     insert: str,
     remove: str,
-    removed: str,
     *,
     takes_last: bool = False,
     add: Callable[[Elements, Any], Elements] = append,
     problem: Callable[[Action], str | None] = no_problem,
 ) -> Model[Elements]:
-    """The model with the functions `insert` and `remove`; `removed` describes the element that the latter returns.
+    """The model with the functions `insert` and `remove`; the latter returns the first or last element after `add`.
 
-    That is the first or last one after `add`. The result is None if the object is empty.
+    Its result is None if the object is empty.
     """
     index, rest = (-1, slice(None, -1)) if takes_last else (0, slice(1, None))
 
@@ -51,7 +50,6 @@ def buffer_model(
         initial=(),
         step=step,
         functions=(insert, remove),
-        about=f"{insert}, and {remove} of the {removed} (null if empty)",
         observes=finds_nothing,
         problem=problem_of,
     )

@@ -37,7 +37,6 @@ COUNTER: Model[int] = Model(
     initial=0,
     step=step,
     functions=("read", "add", "subtract"),
-    about="add and subtract of whole numbers, read of the sum, zero at first",
     observes=observes,
     problem=problem,
 )

@@ -41,7 +41,6 @@ KEY_VALUE: Model[Any] = Model(
     initial="",
     step=step,
     functions=("get", "put", "append"),
-    about="get, put, and append of strings, by key, empty at first; each key is checked alone",
     observes=observes,
     problem=problem,
 )

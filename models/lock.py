@@ -32,6 +32,5 @@ LOCK: Model[Holder] = Model(
     initial=(),
     step=step,
     functions=("acquire", "release"),
-    about="acquire and release; the value is the owner, or null for a mutex without owners",
     describe_state=describe_state,
 )

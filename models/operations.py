@@ -114,7 +114,6 @@ class Model(Generic[State]):
     initial: State
     step: Callable[[State, Action], State | None]
     functions: tuple[str, ...] = ()  # the functions of its actions; empty: only `problem` decides
-    about: str = ""
     partition: Callable[[Action], Hashable] | None = by_key
     observes: Callable[[Action], bool] = observes_nothing
     problem: Callable[[Action], str | None] = no_problem

@@ -23,6 +23,4 @@ def problem(action: Action) -> str | None:
     return f"{action.f} of {number!r}, expected a number"
 
 
-PRIORITY_QUEUE = buffer_model(
-    "priority-queue", "insert", "delete-min", "least number", add=insert_in_order, problem=problem
-)
+PRIORITY_QUEUE = buffer_model("priority-queue", "insert", "delete-min", add=insert_in_order, problem=problem)

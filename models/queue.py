@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from .buffers import buffer_model
 
-QUEUE = buffer_model("queue", "enqueue", "dequeue", "oldest element")
+QUEUE = buffer_model("queue", "enqueue", "dequeue")

@@ -54,7 +54,6 @@ REGISTER: Model[Register] = Model(
     initial=(None,),
     step=step,
     functions=("read", "write", "cas"),
-    about="read, write and cas [old new] of one value, null at first",
     observes=observes,
     problem=problem,
     describe_state=describe_state,

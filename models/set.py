@@ -50,7 +50,6 @@ SET: Model[Elements] = Model(
     initial=frozenset(),
     step=step,
     functions=("add", "remove", "contains", "read"),
-    about="add, remove, contains, and read of all elements, empty at first",
     observes=observes,
     problem=problem,
     describe_state=describe_state,

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from .buffers import buffer_model
 
-STACK = buffer_model("stack", "push", "pop", "newest element", takes_last=True)
+STACK = buffer_model("stack", "push", "pop", takes_last=True)

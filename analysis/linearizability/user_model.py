@@ -87,7 +87,7 @@ def load_model(name: str) -> Model[Any]:
         raise UsageError(f"--model {name}: the initial state cannot be hashed: {error}") from error
     optional = {
         field: getattr(found, field)
-        for field in ("functions", "about", "partition", "observes", "problem", "describe", "describe_state")
+        for field in ("functions", "partition", "observes", "problem", "describe", "describe_state")
         if hasattr(found, field)
     }
     for field in ("partition", "observes", "problem"):
