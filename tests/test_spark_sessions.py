@@ -176,7 +176,8 @@ def test_a_dead_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "CONNECT_LIMIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):
-            with pytest.raises(MissingComponentError, match=rf"cannot connect to sc://127\.0\.0\.1:{port} \(no response"):
+            sentence = rf"cannot connect to sc://127\.0\.0\.1:{port} \(no response"
+            with pytest.raises(MissingComponentError, match=sentence):
                 refuse_unreachable(None, f"sc://127.0.0.1:{port}")
 
 
