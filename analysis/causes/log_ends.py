@@ -7,11 +7,13 @@ from itertools import takewhile
 import polars as pl
 
 from ..timelines.changes import LogEnd
+from ..timelines.facts import SECOND
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .cases import Lost
 from .outages import MAX_SESSION_NS, is_dead_or_fenced
 from .replica_history import may_have_lost_tail
+from .writing_term import is_another
 
 OF_STARTS = ("loaded", "corruption")  # ends of the log that the process before left
 
@@ -30,6 +32,17 @@ def is_held(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
     is_lost = pl.col("value").is_in(list(lost.values)) & pl.col("offset").is_in([lost.first, lost.last])
     held = timeline.replica_logs.records.filter(is_lost, snapshot=end.snapshot, broker=end.broker)
     return {lost.first, lost.last} == {*held["offset"]}
+
+
+def had_others(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
+    """Whether a log had another record at the first lost offset when it ended above it.
+
+    The log still has this record, and its broker's lines of later truncations, one at least, are all above it.
+    """
+    others = timeline.replica_logs.last_records.filter(is_another(lost), broker=end.broker, offset=lost.first)
+    cuts = timeline.dated_ends(end.broker, "truncated", since=end.when - SECOND)
+    later = [one for one in _later_ends(timeline, end.broker, lost) if one.when >= end.when]
+    return others.height > 0 and bool(cuts) and all(one.end > lost.first for one in (end, *cuts, *later))
 
 
 def time_last_held(timeline: Timeline, broker: str, lost: Lost, wrote: Term | None, until: int | None) -> int | None:
@@ -72,6 +85,8 @@ def _may_have_others(timeline: Timeline, end: LogEnd, lost: Lost, wrote: Term | 
     """
     if end.kind == "snapshot" and is_held(timeline, end, lost):
         return False
+    if had_others(timeline, end, lost):
+        return True
     terms = [term for term in timeline.terms.values() if wrote is None or term.epoch >= wrote.epoch]
     if end.kind == "followed":
         terms = [term for term in terms if term.epoch < (end.fact.epoch or 0)]

@@ -30,7 +30,7 @@ from .leader_change import (
     find_leader_change,
     isr_before_election,
 )
-from .log_ends import was_above
+from .log_ends import had_others, was_above
 from .outages import death_facts, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
@@ -194,16 +194,15 @@ def _missing_of_lost_logs(timeline: Timeline, new: Term, electable: list[str]) -
 
 def _returned_without(timeline: Timeline, broker: str, new: Term, lost: Lost) -> bool:
     """Whether a broker was dead at the election, and its log ended at or below the records when it loaded it next, or
-    began to follow.
+    began to follow, or had other records there.
 
     It may have started before with all records, so its first start after the acknowledgement proves nothing.
     """
     at = new.time
-    if at is None:
+    if at is None or not is_dead_or_fenced(timeline, broker, at, at) or timeline.dated_ends(broker, "cut", since=at):
         return False
     ends = timeline.dated_ends(broker, "loaded", "followed", since=at)
-    was_cut = bool(timeline.dated_ends(broker, "cut", since=at))
-    return is_dead_or_fenced(timeline, broker, at, at) and not was_cut and bool(ends) and ends[0].end <= lost.first
+    return bool(ends) and (ends[0].end <= lost.first or had_others(timeline, ends[0], lost))
 
 
 def _later_term_with_records(timeline: Timeline, new: Term, lost: Lost) -> Term | None:

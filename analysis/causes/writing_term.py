@@ -24,12 +24,12 @@ def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
 def epoch_at_offset(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the record that is at the first lost offset now."""
     logs = timeline.replica_logs
-    now = logs.last_records.filter(_is_another(lost), offset=lost.first)
+    now = logs.last_records.filter(is_another(lost), offset=lost.first)
     of_leader = now.filter(broker=logs.leader or "")
     return _only_epoch(of_leader if len(of_leader) else now)
 
 
-def _is_another(lost: Lost) -> pl.Expr:
+def is_another(lost: Lost) -> pl.Expr:
     """An expression on records: whether one is not among the lost ones."""
     return ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
 
@@ -95,7 +95,7 @@ def replaced_leader(timeline: Timeline, term: Term, lost: Lost) -> Term | None:
     Later epochs may have replaced that record, too.
     """
     at = timeline.replica_logs.records.filter(offset=lost.first, leader_epoch=term.epoch)
-    has_others = at.filter(_is_another(lost)).height > 0
+    has_others = at.filter(is_another(lost)).height > 0
     return late_term(timeline, lost, term, is_without=True, now=term.epoch) if has_others else None
 
 
