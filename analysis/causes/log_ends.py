@@ -39,10 +39,12 @@ def had_others(timeline: Timeline, end: LogEnd, lost: Lost) -> bool:
 
     The log still has this record, and its broker's lines of later truncations, one at least, are all above it.
     """
-    others = timeline.replica_logs.last_records.filter(is_another(lost), broker=end.broker, offset=lost.first)
     cuts = timeline.dated_ends(end.broker, "truncated", since=end.when - SECOND)
     later = [one for one in _later_ends(timeline, end.broker, lost) if one.when >= end.when]
-    return others.height > 0 and bool(cuts) and all(one.end > lost.first for one in (end, *cuts, *later))
+    if not cuts or any(one.end <= lost.first for one in (end, *cuts, *later)):
+        return False
+    others = timeline.replica_logs.last_records.filter(is_another(lost), broker=end.broker, offset=lost.first)
+    return others.height > 0
 
 
 def time_last_held(timeline: Timeline, broker: str, lost: Lost, wrote: Term | None, until: int | None) -> int | None:

@@ -229,9 +229,9 @@ def _replacement_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEn
     # A broker that was shut down cleanly had flushed its logs, so a log that is short after the next start is another.
     clean_starts = [fact for fact in dated(timeline.clean_starts, since, until) if fact.broker == broker][:1]
     clean_starts = [fact for fact in clean_starts if _is_first_start(timeline, broker, fact, since)]
-    in_order = clean_starts or _shutdown_facts(timeline, broker, since, until)
+    clean_stops = clean_starts or _shutdown_facts(timeline, broker, since, until)
     new_disks = [fact for fact in timeline.new_disks if _is_of_start(timeline, fact, short, since)][:1]
-    return restored or cut or in_order or new_disks or _empty_disk_facts(timeline, lost, short)
+    return restored or cut or clean_stops or new_disks or _empty_disk_facts(timeline, lost, short)
 
 
 def _is_first_start(timeline: Timeline, broker: str, clean_start: Fact, since: int) -> bool:
@@ -307,10 +307,10 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     """The fault that shut a broker down cleanly before its only start between two times; else empty."""
     stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
-    in_order = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
+    clean_stops = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
     # Without any recorded start, there may have been several.
-    in_order = [(stopped, fact) for stopped, fact in in_order if timeline.starts_of(broker, stopped)]
-    return [fact for stopped, fact in in_order if timeline.starts_once(broker, stopped, until)]
+    clean_stops = [(stopped, fact) for stopped, fact in clean_stops if timeline.starts_of(broker, stopped)]
+    return [fact for stopped, fact in clean_stops if timeline.starts_once(broker, stopped, until)]
 
 
 def _recovery_point_facts(timeline: Timeline, short: LogEnd, lost: Lost) -> list[Fact]:

@@ -12,7 +12,7 @@ joins these:
 - records that a group missed, or committed offsets that a member moved back, for the same cause at the same time, in
   one partition or in several;
 - commits that `__consumer_offsets` lost, and the truncation of that log;
-- lost writes of one partition whose cause is unknown for lack of the same evidence;
+- lost writes of one partition with an unknown cause and the same missing evidence;
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
@@ -182,14 +182,14 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_missing_evidence(groups: Iterable[_Group]) -> list[_Group]:
-    """Joins losses of one partition and severity whose cause is unknown for lack of the same evidence."""
+    """Joins losses of one partition and severity with an unknown cause and the same missing evidence."""
     out: dict[Any, _Group] = {}
     for group in groups:
         losses = [one for one in group.explanations if one.lost is not None]
-        lacking = {(one.lost.name, one.missing) for one in losses if one.lost and one.missing and not one.readings}
-        is_alike = group.cause == UNKNOWN and len(lacking) == 1
+        missing = {(one.lost.name, one.missing) for one in losses if one.lost and one.missing and not one.readings}
+        is_alike = group.cause == UNKNOWN and len(missing) == 1
         severities = frozenset(one.severity for one in group.findings.values() if one.rule in LOSSES)
-        key = (severities, lacking.pop()) if is_alike else id(group)
+        key = (severities, missing.pop()) if is_alike else id(group)
         if key in out:
             out[key].add(group)
         else:
@@ -312,7 +312,7 @@ def _order(incident: Incident) -> tuple[Any, ...]:
 
 
 def truncated_commits(truncation: Explained, explanation: Explained) -> bool:
-    """Whether a truncation removed the commits whose loss is explained.
+    """Whether a truncation removed the commits that an explanation is about.
 
     The log with another commit of the group was truncated by a leader change between the lost commit and the next
     assignment, and the coordinator did not remove the commit.

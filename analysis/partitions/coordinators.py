@@ -163,9 +163,9 @@ def confirmed_producers(logs: ReplicaLogs, transactions: pl.DataFrame) -> list[i
 
 
 def partition_without_coordinator(
-    p: Observations, transactional_id: object, since: int, until: int, least: int
+    p: Observations, transactional_id: object, since: int, until: int, grace: int
 ) -> str | None:
-    """A partition of `__transaction_state` that no broker led for more than `least` ns between two times; else None.
+    """A partition of `__transaction_state` that no broker led for more than `grace` ns between two times; else None.
 
     It is the one of the transactional id; any, if the id is not known (no string). The metadata log dates leaders. If
     the run has no started_at, only its last leader counts.
@@ -181,10 +181,10 @@ def partition_without_coordinator(
     terms = led.with_columns(began=began.fill_null(since), term=pl.col("leader").rle_id().over("partition"))
     terms = terms.with_columns(ended=pl.col("began").shift(-1).over("partition").fill_null(until))
     lasted = terms.group_by("partition", "term").agg(
-        is_long=(pl.col("leader").first() >= 0) & (pl.col("ended").max() - pl.col("began").min() > least)
+        is_long=(pl.col("leader").first() >= 0) & (pl.col("ended").max() - pl.col("began").min() > grace)
     )
-    lacking = lasted.group_by("partition").agg(pl.col("is_long").any()).filter(~pl.col("is_long"))["partition"].sort()
-    return f"{TRANSACTIONS_TOPIC}-{lacking[0]}" if len(lacking) else None
+    unled = lasted.group_by("partition").agg(pl.col("is_long").any()).filter(~pl.col("is_long"))["partition"].sort()
+    return f"{TRANSACTIONS_TOPIC}-{unled[0]}" if len(unled) else None
 
 
 def last_seen(p: Observations) -> int | None:

@@ -120,19 +120,20 @@ def duplicate(p: Partition) -> Iterator[Result]:
     sent = p.possible_sends.join(twice, on="value", how="semi", maintain_order="left").select("value", "process")
     senders = dict(sent.reverse().iter_rows())  # the first sender, if several sent it
     excused = without_idempotence(p, twice["value"])
-    missing, is_doubtful = missing_sends(p)
     known = pl.Series([*senders, *(value for _, value in excused)], dtype=pl.String)
-    doubtful = twice.filter(~pl.col("value").is_in(known.implode()) & is_doubtful)["value"].unique().sort()
+    unsent = twice.filter(~pl.col("value").is_in(known.implode()))
+    missing, is_doubtful = missing_sends(p) if len(unsent) else ("", pl.lit(False))
+    doubtful = unsent.filter(is_doubtful)["value"].unique().sort()
     if len(doubtful):
-        unsent = some_values(doubtful.to_list())
-        yield Unknown(f"no send is recorded of {unsent}, each at several offsets of {p.name}; but {missing}")
+        named = some_values(doubtful.to_list())
+        yield Unknown(f"no send is recorded of {named}, each at several offsets of {p.name}; but {missing}")
         twice = twice.filter(~pl.col("value").is_in(doubtful.implode()))
     for (value,), rows in twice.group_by("value", maintain_order=True):
         offsets = np.sort(rows["offset"].to_numpy())
         sender = senders.get(str(value))
         is_permitted = (sender, value) in excused
         how = " without idempotence" if is_permitted else ""
-        by = f", sent by {sender}{how}," if sender or is_permitted else ""
+        by = f", sent by {sender}{how}," if sender else f", sent{how}," if is_permitted else ""
         yield finding(
             p,
             f"{short(value)}{by} is at {len(offsets)} offsets of {p.name}: {some([str(o) for o in offsets], 5)}",

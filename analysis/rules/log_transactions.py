@@ -143,8 +143,8 @@ def _why_it_hangs(p: Partition, logs: ReplicaLogs, txn: _OpenTransaction) -> str
         since, what = written + timeout * MS, f"its timeout of {timeout / 1000:g} s ended"
     due, grace = max(since, _last_disturbance(p)), GRACE_SECONDS * SECOND
     if seen - due > grace:
-        if unled := partition_without_coordinator(p, _transactional_id(p, txn), due, seen, grace):
-            return Unknown(f"{txn.name} is open at {at}, and no broker led {unled} long enough to end it")
+        if partition := partition_without_coordinator(p, _transactional_id(p, txn), due, seen, grace):
+            return Unknown(f"{txn.name} is open at {at}, and no broker led {partition} long enough to end it")
         return f"{what} at {seconds(since)}, and a client reached the leader at {seconds(seen)}"
     if known is None:
         return Unknown(f"{txn.name} is open at {at}, and no collected __transaction_state shows that it had not ended")

@@ -121,7 +121,7 @@ def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:
 
 
 def missing_sends(p: Partition) -> tuple[str, pl.Expr]:
-    """The reason why sends may be missing from the history, and which reads (with `first_read`) it may explain."""
+    """What suggests that sends are missing from the history, and a filter of the reads that they may have written."""
     if has_left_out_lines(p):
         return "lines of the history are missing or could not be read", pl.lit(True)
     senders = p.context.filter(kind="sends")["process"]
@@ -137,7 +137,7 @@ def missing_sends(p: Partition) -> tuple[str, pl.Expr]:
 
 
 def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
-    """In a run whose recorder was killed: the end of the producer that stopped first, and the reads since then.
+    """If the recorder was killed: the end of the producer that stopped first, and the reads since then.
 
     The last lines of a killed recorder are missing, while other processes of the run may record for longer.
     """

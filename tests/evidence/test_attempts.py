@@ -191,3 +191,4 @@ def test_a_copy_without_producer_id_is_permitted_though_its_sender_is_not_record
     folder = write_run(tmp_path, {0: "a a"}, final_reads(polled, {0: 2}), processes=FINAL_READER, final=True)
     [found], verdict = judged(folder, "duplicate")
     assert (found["severity"], verdict) == ("permitted", "valid")
+    assert "a, sent without idempotence, is at 2 offsets" in found["sentence"]

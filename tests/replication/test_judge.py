@@ -42,8 +42,8 @@ from judge import KEYED, WIDE, compare, scenario
 # below the log start that differ, and truncated ones at offsets that were deleted later; acknowledgements of a leader
 # that missed two elections, the second one unclean; a compacted log that came back after clients had read another;
 # acknowledgements of a replaced leader just before its successor lost its tail; an ISR of a leader without the records;
-# two unclean elections, after the first of which the elected broker never led; a replica with older records there, that
-# could have been elected instead.
+# two unclean elections, after the first of which the elected broker never led; older records at the lost
+# offsets of an electable replica.
 MIXED = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23)
 ONCE_WRONG = (
     *(40, 62, 66, 67, 70, 72, 83, 85, 104, 106, 118, 145, 214, 247, 254, 543, 662, 670, 1029, 1183),

@@ -1,4 +1,4 @@
-"""A consumer group whose members come and go: some leave cleanly, some are killed."""
+"""A consumer group with members that come and go: some leave cleanly, some are killed."""
 
 from __future__ import annotations
 
