@@ -85,7 +85,7 @@ def _writer(target: Path, dialect: str) -> Iterator[Callable[[pl.DataFrame], Non
     try:
         if target.name.endswith(".parquet"):
             with parquet.writer(scratch, dialect) as file:
-                yield lambda events: parquet.write(events, file)
+                yield file.write
         else:
             numbers = _OperationNumbers()
             with _open_compressed(scratch, target.name) as lines:

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from event_lines import frame
 from logjudge.histories.errors import InputError
+from logjudge.histories.readers import parquet
 from logjudge.histories.readers.parquet import inspect_parquet, read_group
-from logjudge.histories.tables import EVENTS
+from logjudge.histories.tables import EVENTS, complete
 
 COLUMNS = ("time", "process", "op", "type", "f", "topic", "partition", "value", "offset")
 
@@ -98,3 +99,30 @@ def test_records_without_a_value_are_malformed_and_no_empty_poll(tmp_path: Path)
     _, malformed, _, damage = read_group(str(_written(tmp_path, polls.to_arrow())), 0)
     assert damage == ""
     assert malformed["line"].to_list() == [0, 1]
+
+
+def test_row_groups_have_as_much_to_read_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP", 100)
+    record = {"topic": "t", "partition": 0, "offset": 0, "key": None, "value": "v", "timestamp": None}
+    sends = complete(pl.DataFrame({"time": range(250), "process": "p0", "f": "send"}), EVENTS)
+    polls = sends.with_columns(f=pl.lit("poll"), records=pl.lit([record] * 9, EVENTS["records"]))
+    path = tmp_path / "history.parquet"
+    with parquet.writer(path, "native") as file:
+        for first in range(0, 250, 50):
+            file.write(sends[first : first + 50])
+        file.write(polls[:50])
+        file.write(sends[:10])
+    with pq.ParquetFile(path) as written:
+        rows = [written.metadata.row_group(number).num_rows for number in range(written.num_row_groups)]
+    assert rows == [100, 100, 17, 17, 17, 17, 17, 15, 10]
+    assert pl.read_parquet(path)["time"].to_list() == [*range(250), *range(50), *range(10)]
+
+
+@pytest.mark.parametrize("empty", [0, 3])
+def test_a_history_without_events_has_a_row_group(empty: int, tmp_path: Path) -> None:
+    path = tmp_path / "history.parquet"
+    with parquet.writer(path, "native") as file:
+        for _ in range(empty):
+            file.write(pl.DataFrame(schema=EVENTS))
+    assert inspect_parquet(path) == (1, "native")
+    assert read_group(str(path), 0).rows == 0

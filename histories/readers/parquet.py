@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -12,13 +14,13 @@ import polars as pl
 import pyarrow as pa
 
 from ..errors import InputError, describe_error
-from ..tables import EVENTS, QUARANTINE, complete
+from ..tables import EVENTS, QUARANTINE, complete, no_rows
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq  # imported where it is used: it loads file systems, with SSL
 
 NEEDED = ("time", "process", "type", "f")
-ROW_GROUP = 250_000
+ROW_GROUP = 500_000  # rows and records in a row group, about: each has as much work for a core
 _DIALECT = b"logjudge.dialect"
 NEMESIS = "nemesis"  # the process of faults; a malformed row of it in Jepsen's dialect hides no client's operation
 # Lists that a completion repeats or leaves out, so an empty one is not null, by the functions that have them.
@@ -160,15 +162,37 @@ def _filled_columns(group: pq.RowGroupMetaData) -> set[str]:
     return {column.path_in_schema.split(".")[0] for column, null in zip(columns, is_null, strict=True) if not null}
 
 
-def writer(path: Path, dialect: str) -> pq.ParquetWriter:
-    """A writer for `write`. The file records the dialect."""
+class Writer:
+    """Appends EVENTS to a file. Its row groups have about as many rows and records each (ROW_GROUP)."""
+
+    def __init__(self, file: pq.ParquetWriter) -> None:
+        self._file = file
+        self._waiting = [no_rows(EVENTS)]
+        self._size = 0  # rows and records of those that wait
+
+    def write(self, events: pl.DataFrame) -> None:
+        """Appends events."""
+        self._waiting.append(events)
+        self._size += len(events) + int(events["records"].list.len().sum())
+        if self._size >= ROW_GROUP:
+            self.write_waiting()
+
+    def write_waiting(self) -> None:
+        """Writes what waits: a row group without rows, if that is nothing."""
+        events = pl.concat(self._waiting).select(list(EVENTS))
+        table = events.to_arrow().replace_schema_metadata(self._file.schema.metadata)
+        groups = max(1, round(self._size / ROW_GROUP))
+        self._file.write_table(table, row_group_size=max(1, math.ceil(len(events) / groups)))
+        self._waiting, self._size = [no_rows(EVENTS)], 0
+
+
+@contextmanager
+def writer(path: Path, dialect: str) -> Iterator[Writer]:
+    """A writer of the file, which records the dialect."""
     import pyarrow.parquet as pq
 
     schema = pl.DataFrame(schema=EVENTS).to_arrow().schema.with_metadata({_DIALECT: dialect.encode()})
-    return pq.ParquetWriter(path, schema, compression="zstd")
-
-
-def write(events: pl.DataFrame, writer: pq.ParquetWriter) -> None:
-    """Appends EVENTS to the file."""
-    table = events.select(list(EVENTS)).to_arrow()
-    writer.write_table(table.replace_schema_metadata(writer.schema.metadata), row_group_size=ROW_GROUP)
+    with pq.ParquetWriter(path, schema, compression="zstd") as file:
+        opened = Writer(file)
+        yield opened
+        opened.write_waiting()
