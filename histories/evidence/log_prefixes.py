@@ -120,7 +120,9 @@ def _read_heads(path: Path, *version: int) -> dict[str | None, str]:  # noqa: AR
     found: dict[str | None, list[str]] = {}
     sizes: dict[str, int] = {}
     try:
-        lines = [in_kafkas_layout(line) for line in head_of(path).decode("utf-8", "replace").split("\n")]
+        head = head_of(path)
+        whole = head[: head.rfind(b"\n") + 1] if len(head) >= HEAD_BYTES else head  # a cut line may end within an id
+        lines = [in_kafkas_layout(line) for line in (whole or head).decode("utf-8", "replace").split("\n")]
         if any(map(STAMP.match, lines)) or not any(STAMP.match(split_prefix(line)[1]) for line in lines):
             return {None: "\n".join(lines)}
         for line in _lines(path):

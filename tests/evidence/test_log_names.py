@@ -15,6 +15,7 @@ import pytest
 from logjudge import check
 from logjudge.histories.evidence.layout import find_parts
 from logjudge.histories.evidence.log_prefixes import from_json, in_kafkas_layout
+from logjudge.histories.files import HEAD_BYTES
 from logjudge.histories.recording.broker_logs import find_logs
 
 from .test_collect_recipes import assert_same_judgement
@@ -91,6 +92,17 @@ def test_lines_of_two_brokers_without_prefixes_are_of_no_known_broker(
     assert part.reason.startswith("found lines of brokers 3 and 4 without prefixes, so their broker is not known")
     _write(tmp_path / "brokers" / "3" / name, LOG + head + between + LOG)
     assert [(part.kind, part.broker) for part in find_parts(tmp_path)] == [("log", "3")]
+
+
+@pytest.mark.parametrize("name", ["server.log", "server.log-20261120.gz"])
+def test_an_id_that_is_cut_where_the_first_lines_end_names_no_other_broker(name: str, tmp_path: Path) -> None:
+    """A real controller.log of node 100 had `[QuorumController id=1` as the last bytes of its first 64 KiB."""
+    log = LOG.replace("nodeId=3", "nodeId=34")
+    filler, line = "[2026-11-20 10:00:02,000] INFO {} (kafka.log.UnifiedLog)\n", LOG.splitlines(keepends=True)[1]
+    cut = line.index("nodeId=3") + len("nodeId=3")
+    room = HEAD_BYTES - len(log) - len(filler.format("")) - cut
+    _write(tmp_path / "brokers" / "34" / name, log + filler.format("x" * room) + log.splitlines(keepends=True)[1] + log)
+    assert [(part.kind, part.broker) for part in find_parts(tmp_path)] == [("log", "34")]
 
 
 PLAIN = "[2026-11-20 10:00:00,123] INFO [Partition orders-0 broker=1] Shrinking ISR (kafka.cluster.Partition)"
