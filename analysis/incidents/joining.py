@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -81,7 +81,7 @@ def incidents_of(findings: Iterable[Finding], explanations: Iterable[Explained])
     """The incidents of a run or a partition, the worst first. Explanations of other findings only are left out."""
     found = {finding.id: finding for finding in findings}
     events = _events(found)
-    groups: dict[Any, _Group] = {}
+    groups: dict[_Key, _Group] = {}
     # Losses go first: the explanation of a consequence joins its loss.
     for explanation in sorted(explanations, key=lambda one: one.lost is None):
         known = [name for name in explanation.findings if name in found]
@@ -113,29 +113,36 @@ def _loss_order(finding: Finding) -> int:
     return LOSSES.index(finding.rule) if finding.rule in LOSSES else len(LOSSES)
 
 
+class _Key(NamedTuple):
+    """The key of a group: explanations with the same key are one incident."""
+
+    event: Any  # its first finding; without an event, what alike findings have in common
+    cause: str
+    part: Any = None  # of an event: the election; else the missing evidence
+
+
 def _key(
     explanation: Explained,
     known: list[str],
     findings: Mapping[str, Finding],
     events: Mapping[str, str],
-    groups: Mapping[Any, _Group],
-) -> Any:
-    """The key of the group to which an explanation belongs.
-
-    A loss goes to its event, cause and election, and so does the first finding of another event. A consequence goes to
-    the losses of its event with the same cause (one of an unknown cause: to any of them), of the same election if there
-    are some. Other findings go with those that are alike.
-    """
+    groups: Iterable[_Key],
+) -> _Key:
+    """The key of the group to which an explanation belongs; `known`: its findings."""
     cause, election = explanation.cause, election_of(explanation.chain)
     event = next((events[name] for name in known if name in events), None)
     if explanation.lost is not None:
-        return (event or tuple(known[:1]) or id(explanation)), cause, election
-    of_event = [key for key in groups if event is not None and key[0] == event and cause in (key[1], UNKNOWN)]
-    if of_event or event in known or (event is not None and cause == UNKNOWN):
-        return next((key for key in of_event if key[2] == election), next(iter(of_event), (event, cause, election)))
+        return _Key(event or tuple(known[:1]) or id(explanation), cause, election)
+    if event is not None:
+        # A consequence joins losses of its event with the same cause; without a cause, any of them.
+        same = [key for key in groups if key.event == event and cause in (key.cause, UNKNOWN)]
+        if same:
+            return next((key for key in same if key.part == election), same[0])
+        if event in known or cause == UNKNOWN:
+            return _Key(event, cause, election)
     if not known:
-        return explanation.sentence, cause
-    return _grouping_key(findings[known[0]]), cause, explanation.missing
+        return _Key(explanation.sentence, cause)
+    return _Key(_grouping_key(findings[known[0]]), cause, explanation.missing)
 
 
 def _grouping_key(finding: Finding) -> tuple[Any, ...]:
@@ -145,7 +152,7 @@ def _grouping_key(finding: Finding) -> tuple[Any, ...]:
     return finding.rule, finding.severity, *where
 
 
-def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding], events: Mapping[str, str]) -> None:
+def _place_unexplained(groups: dict[_Key, _Group], findings: Mapping[str, Finding], events: Mapping[str, str]) -> None:
     """Adds findings without an explanation to the group of their event, or of their rule in the partition.
 
     Of several groups of an event: to the largest that explains lost records at the finding's offsets, else the largest.
@@ -163,7 +170,7 @@ def _place_unexplained(groups: dict[Any, _Group], findings: Mapping[str, Finding
             same = of_event[event]
             group = next((group for group in same if _lost_at(group, finding)), same[0])
         else:
-            group = groups.setdefault((event or _grouping_key(finding), UNKNOWN, None), _Group(UNKNOWN))
+            group = groups.setdefault(_Key(event or _grouping_key(finding), UNKNOWN), _Group(UNKNOWN))
             if event:
                 of_event[event] = [group]
         group.findings[name] = finding
