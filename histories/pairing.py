@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
+from ..models.arrays import Ints
 from .tables import EVENTS, OPERATIONS, OUTCOME, complete, no_rows
 
 PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items() if name != "line"}}
@@ -17,7 +19,7 @@ _REPEATED = (
     *("topic", "partition", "key", "value", "timestamp", "acks", "ops", "offsets", "topics"),
     *("group", "revoked", "auto", "fault", "synthetic"),
 )
-_MAX_OPS = 1 << 44  # bounds operation numbers, so that a process's number fits above one in 64 bits
+_SPARSE = 8  # numbers for each event, above which they are given without gaps
 
 # Fields that a completion may leave out, but not contradict.
 _SAME = ("f", "topic", "partition", "value")
@@ -41,20 +43,19 @@ def pair(events: pl.DataFrame, dialect: str) -> Paired:
     """
     same = _SAME[:1] if dialect == "jepsen" else _SAME
     events, moments = _split_moments(events)
-    events = _with_key(events)
+    events, number = _with_number(events)
     invoked = events.filter(pl.col("type") == "invoke")
     completed = events.filter(pl.col("type") != "invoke")
     if dialect == "jepsen":
         completed = _with_txns_without_value(invoked, completed)
-    joined, found, open_invocations = _join(invoked, completed, same)
+    invoked, invoked_again = _first_of_each(invoked, number)
+    completed, completed_again = _first_of_each(completed, number)
     malformed, left_out = no_rows(MALFORMED), []
-    if _has_reuse(joined, found, completed, open_invocations):
-        invoked, invoked_again = _first_of_each(invoked)
-        completed, completed_again = _first_of_each(completed)
+    if len(invoked_again) or len(completed_again):
         malformed = pl.concat([_as_reused(invoked_again), _as_reused(completed_again)])
         lone = completed_again.join(invoked_again.filter(pl.col("f") != "handle"), on="pairing", how="anti")
         left_out = [_as_indeterminate(again) for again in (invoked_again, lone) if len(again)]
-        joined, found, open_invocations = _join(invoked, completed, same)
+    joined, found, open_invocations = _join(invoked, completed, same, number)
     for name in same:
         if f"invoked_{name}" not in joined.columns:
             continue
@@ -67,7 +68,7 @@ def pair(events: pl.DataFrame, dialect: str) -> Paired:
             contradicting = joined.filter(differs).select("place", reason=reason)
             completed = completed.join(contradicting, on="place", how="anti", maintain_order="left")
             malformed = pl.concat([malformed, contradicting])
-            joined, found, open_invocations = _join(invoked, completed, same)
+            joined, found, open_invocations = _join(invoked, completed, same, number)
     names = [name for name in OPERATIONS if name in events.columns]
     operations = (joined if found.all() else joined.filter(found)).select(
         "process",
@@ -96,7 +97,7 @@ def _with_txns_without_value(invoked: pl.DataFrame, completed: pl.DataFrame) -> 
 
 
 def _join(
-    invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str]
+    invoked: pl.DataFrame, completed: pl.DataFrame, same: Sequence[str], number: int
 ) -> tuple[pl.DataFrame, pl.Series, pl.DataFrame]:
     """Completions beside their invocations, whether each has one, and the open invocations."""
     given = [name for name in dict.fromkeys((*_SAME, *_REPEATED)) if name in invoked.columns]
@@ -105,24 +106,17 @@ def _join(
     repeated = [name for name in given if name in _REPEATED and name not in left_out and completed[name].null_count()]
     compared = [name for name in given if name in same and name not in left_out]
     known = invoked.select(
-        "pairing",
         *left_out,
         pl.col("time").alias("invoked"),
         pl.col("place").alias("invoked_at"),
         *(pl.col(name).alias(f"invoked_{name}") for name in dict.fromkeys((*compared, *repeated))),
     )
-    joined = completed.drop(left_out).join(known, on="pairing", how="left", maintain_order="left")
+    rows = pl.Series(_first_rows(invoked, number)[completed["pairing"].to_numpy()])
+    found = rows >= 0
+    joined = completed.drop(left_out).hstack(known.select(pl.all().gather(rows.set(~found, None))))
     joined = joined.with_columns(pl.coalesce(name, f"invoked_{name}").alias(name) for name in repeated)
-    still_open = invoked.join(completed.select("pairing"), on="pairing", how="anti", maintain_order="left")
-    return joined, joined["invoked_at"].is_not_null(), still_open
-
-
-def _has_reuse(joined: pl.DataFrame, found: pl.Series, completed: pl.DataFrame, open_invocations: pl.DataFrame) -> bool:
-    """Whether an operation was invoked or completed twice, judged by the rows of the join."""
-    if len(joined) != len(completed) or open_invocations["pairing"].is_duplicated().any():
-        return True
-    is_invoked_twice = joined["invoked_at"].n_unique() != int(found.sum()) + bool((~found).any())
-    return is_invoked_twice or bool(joined.filter(~found)["pairing"].is_duplicated().any())
+    is_open = _first_rows(completed, number)[invoked["pairing"].to_numpy()] < 0
+    return joined, found, invoked.filter(pl.Series(is_open))
 
 
 def pair_remaining(unpaired: pl.DataFrame, dialect: str = "native") -> Paired:
@@ -171,25 +165,38 @@ def _split_moments(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return events.filter(~moment), moments.select(list(OPERATIONS))
 
 
-def _with_key(events: pl.DataFrame) -> pl.DataFrame:
-    """Adds `pairing`, a number for each process and op; events without op count their process's invocations so far."""
+def _with_number(events: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Adds `pairing`, the number of each process and op, and returns how many there are: few more than events.
+
+    Events without op count their process's invocations so far.
+    """
     op = pl.col("op")
     if events["op"].null_count():
         op = pl.coalesce("op", (pl.col("type") == "invoke").cast(pl.Int64).cum_sum().over("process"))
-    numbered = events.with_columns(_op=op)
-    fits = numbered["_op"].is_between(0, _MAX_OPS - 1).all()
-    if fits and len(events) and events["process"].n_unique() < 2**64 // _MAX_OPS:
-        process = pl.col("process").cast(pl.Categorical).to_physical().cast(pl.UInt64)
-        key = process * _MAX_OPS + pl.col("_op").cast(pl.UInt64)
-    else:
-        key = pl.struct("process", "_op").rank("dense").cast(pl.UInt64)
-    return numbered.with_columns(pairing=key).drop("_op")
+    ops = events.select(op.alias("op")).to_series()
+    processes = events["process"].cast(pl.Categorical).to_physical().cast(pl.Int64)
+    low, high, last = ops.min(), ops.max(), processes.max()
+    if isinstance(low, int) and isinstance(high, int) and isinstance(last, int) and not processes.null_count():
+        number = (high - low + 1) * (last + 1)
+        if number <= _SPARSE * len(events):
+            return events.with_columns(pairing=(ops - low) * (last + 1) + processes), number
+    ranks = pl.struct("process", op).rank("dense").cast(pl.Int64) - 1
+    return events.with_columns(pairing=ranks), len(events)
 
 
-def _first_of_each(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _first_rows(events: pl.DataFrame, number: int) -> Ints:
+    """By number: its first row among the events; -1 for none."""
+    first = np.full(number, -1)
+    first[events["pairing"].to_numpy()[::-1]] = np.arange(len(events))[::-1]  # the first is written last
+    return first
+
+
+def _first_of_each(events: pl.DataFrame, number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The events whose operation occurs for the first time, and the others."""
-    first = events["pairing"].is_first_distinct()
-    return events.filter(first), events.filter(~first)
+    is_first = _first_rows(events, number)[events["pairing"].to_numpy()] == np.arange(len(events))
+    if is_first.all():
+        return events, events.clear()
+    return events.filter(pl.Series(is_first)), events.filter(pl.Series(~is_first))
 
 
 def _as_reused(events: pl.DataFrame) -> pl.DataFrame:
