@@ -1,4 +1,4 @@
-"""Measures `check` on large logs: `python benchmarks/evidence.py [--gigabytes 10] [--partitions 6] [--history]`.
+"""Measures `check` on large logs: `python benchmarks/large_logs.py [--gigabytes 10] [--partitions 6] [--history]`.
 
 Writes three replicas of some partitions in segments of at most 1 GiB; one partition has half of all bytes. The segments
 repeat batches of 16 KB with later offsets, which the CRC does not cover. The tail of one replica has another epoch, so
