@@ -97,9 +97,9 @@ def _with_dated_moves(operations: pl.DataFrame) -> pl.DataFrame:
 
     A consumer is single-threaded, so what it did next came after them.
     """
-    is_open = pl.col("completed").is_null() & pl.col("f").is_in(_MOVES)
     if not operations["completed"].null_count():
         return operations
+    is_open = pl.col("completed").is_null() & pl.col("f").is_in(_MOVES)
     return operations.with_columns(completed=pl.when(is_open).then("invoked").otherwise("completed"))
 
 

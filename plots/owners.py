@@ -48,7 +48,7 @@ class Row(NamedTuple):
     """A partition with its owners and commits in one group."""
 
     name: str
-    holds: list[Ownership]
+    owned: list[Ownership]
     commits: list[list[Any]]  # time (ns), owner, offset, whether it was accepted
     has_epochs: bool  # the group has epochs (KIP-848) instead of generations
 
@@ -69,7 +69,7 @@ class Interval(NamedTuple):
 def subjects(figures: Record) -> list[Record]:
     """The groups with several members: those in which two owned a partition at once first, then the longest gaps."""
     found = {group: _rows(figures, group) for group in _groups(figures)}
-    shared = [group for group, rows in found.items() if len({hold.owner for row in rows for hold in row.holds}) > 1]
+    shared = [group for group, rows in found.items() if len({each.owner for row in rows for each in row.owned}) > 1]
 
     def badness(group: str) -> tuple[int, int]:
         return -_longest(_overlaps(found[group])).length, -_longest(_gaps(found[group])).length
@@ -124,21 +124,21 @@ def _rows(figures: Record, group: str) -> list[Row]:
 
 def _span(figures: Record, rows: list[Row]) -> tuple[int, int]:
     """From the first owner to the last, with some time before and after."""
-    low = min(hold.since for row in rows for hold in row.holds)
-    high = max(hold.until for row in rows for hold in row.holds)
+    low = min(each.since for row in rows for each in row.owned)
+    high = max(each.until for row in rows for each in row.owned)
     margin = max((high - low) // 30, 1)
     return max(min(figures["span"][0], low), low - margin), min(max(figures["span"][1], high), high + margin)
 
 
 def _gaps(rows: list[Row]) -> Iterator[Interval]:
     """The times without an owner, between a partition's first owner and the end of the group's last one."""
-    end = max(hold.until for row in rows for hold in row.holds)
+    end = max(each.until for row in rows for each in row.owned)
     for number, row in enumerate(rows):
-        owned = row.holds[0].since if row.holds else end
-        for hold in row.holds:
-            if hold.since > owned:
-                yield Interval(number, owned, hold.since)
-            owned = max(owned, hold.until)
+        owned = row.owned[0].since if row.owned else end
+        for each in row.owned:
+            if each.since > owned:
+                yield Interval(number, owned, each.since)
+            owned = max(owned, each.until)
         if end > owned:
             yield Interval(number, owned, end)
 
@@ -146,7 +146,7 @@ def _gaps(rows: list[Row]) -> Iterator[Interval]:
 def _overlaps(rows: list[Row]) -> Iterator[Interval]:
     """The times with two owners, one for each pair of owners."""
     for number, row in enumerate(rows):
-        for one, other in combinations(row.holds, 2):
+        for one, other in combinations(row.owned, 2):
             since, until = max(one.since, other.since), min(one.until, other.until)
             if since < until and one.owner != other.owner:
                 yield Interval(number, since, until)
@@ -171,7 +171,7 @@ def _title(group: str, rows: list[Row]) -> str:
 
 
 def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
-    members = sorted({hold.owner for row in rows for hold in row.holds})
+    members = sorted({each.owner for row in rows for each in row.owned})
     colours = dict(zip(members, cycle(style.SERIES), strict=False))
     width = max(high - low, 1)
     gaps, overlaps = list(_gaps(rows)), list(_overlaps(rows))
@@ -181,21 +181,21 @@ def _draw_rows(axis: Axes, rows: list[Row], low: int, high: int) -> None:
         style.bar(axis, both.row, seconds(both.since), seconds(both.until), HEIGHT + 0.06, zorder=6, **BOTH)
     for number, row in enumerate(rows):
         taken: list[Ownership] = []
-        for hold in row.holds:
+        for each in row.owned:
             # A second owner gets the lower half, so that both can be seen.
-            is_second = any(other.until > hold.since and other.owner != hold.owner for other in taken)
+            is_second = any(other.until > each.since and other.owner != each.owner for other in taken)
             height, place = (HEIGHT / 2, number + HEIGHT / 4) if is_second else (HEIGHT, number)
-            colour = colours[hold.owner]
-            style.bar(axis, place, seconds(hold.since), seconds(hold.until), height, facecolor=colour, zorder=3)
-            axis.plot([seconds(hold.since)] * 2, [place - height / 2, place + height / 2], color=style.PAPER, zorder=4)
-            _draw_owner(axis, place, hold, _generation_word(row), style.text_colour(colour), width)
-            if hold.has_crashed:
-                axis.plot([seconds(hold.until)], [number], zorder=7, **CRASHED)
-            taken.append(hold)
+            colour = colours[each.owner]
+            style.bar(axis, place, seconds(each.since), seconds(each.until), height, facecolor=colour, zorder=3)
+            axis.plot([seconds(each.since)] * 2, [place - height / 2, place + height / 2], color=style.PAPER, zorder=4)
+            _draw_owner(axis, place, each, _generation_word(row), style.text_colour(colour), width)
+            if each.has_crashed:
+                axis.plot([seconds(each.until)], [number], zorder=7, **CRASHED)
+            taken.append(each)
         _draw_commits(axis, number, row.commits)
     axis.set_ylim(len(rows) - 0.45, -0.55)
     style.name_rows(axis, range(len(rows)), [style.printable(row.name, 20) for row in rows])
-    is_known = any(hold.generation is not None for row in rows for hold in row.holds)
+    is_known = any(each.generation is not None for row in rows for each in row.owned)
     axis.set_title("owner" + (f" and {_generation_word(rows[0])}" if is_known else ""))
     _legend(axis, {name: colours[name] for name in members[:MAX_MEMBERS]}, _marks(rows, bool(gaps), bool(overlaps)))
 
@@ -204,13 +204,13 @@ def _generation_word(row: Row) -> str:
     return "epoch" if row.has_epochs else "generation"
 
 
-def _draw_owner(axis: Axes, place: float, hold: Ownership, word: str, ink: str, width: int) -> None:
+def _draw_owner(axis: Axes, place: float, owned: Ownership, word: str, ink: str, width: int) -> None:
     """Writes the longest text that fits: the owner with its generation, or the owner alone."""
-    number = "" if hold.generation is None else f"{hold.generation}"
-    owner = style.printable(hold.owner, 16)
+    number = "" if owned.generation is None else f"{owned.generation}"
+    owner = style.printable(owned.owner, 16)
     for text in (f"{owner}, {word} {number}", f"{owner}, {number}", owner) if number else (owner,):
-        if (hold.until - hold.since) / width > 0.0105 * len(text):
-            left = seconds(hold.since) + 0.004 * seconds(width)
+        if (owned.until - owned.since) / width > 0.0105 * len(text):
+            left = seconds(owned.since) + 0.004 * seconds(width)
             axis.text(left, place, text, va="center", fontsize=8.5, color=ink, zorder=8)
             return
 
@@ -237,7 +237,11 @@ def _marks(rows: list[Row], has_gaps: bool, has_overlaps: bool) -> list[Artist]:
         (has_overlaps, Patch(**BOTH), "two owners"),
         (True in accepted, tick, "commit"),
         (False in accepted, cross, "refused commit"),
-        (any(hold.has_crashed for row in rows for hold in row.holds), Line2D([], [], linestyle="", **CRASHED), "crash"),
+        (
+            any(each.has_crashed for row in rows for each in row.owned),
+            Line2D([], [], linestyle="", **CRASHED),
+            "crash",
+        ),
     ]
     for _, mark, label in known:
         mark.set_label(label)

@@ -6,7 +6,7 @@ holds     [[owner, generation or null, since, until or null, crashed]]: times (n
           partition by its own record, and whether its crash ended that
 commits   [[time, owner, offset, accepted]]: fewer, if there are many
 
-Without such records of clients, holds are those that the coordinator wrote to `__consumer_offsets`.
+Without such records of clients, ownerships are those that the coordinator wrote to `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ...histories.tables import MAX_INT64
 from ..partitions.coordinators import group_evidence
 from ..partitions.partition import Partition
 from ..rules.consumer_groups import Group, groups_of
-from ..rules.membership import have_own_epochs, holds_of
+from ..rules.membership import have_own_epochs, ownerships_of
 
 MAX_GROUPS = 4  # of a partition
-MAX_HOLDS = 80
+MAX_OWNERSHIPS = 80
 MAX_COMMITS = 30
 
 Record = dict[str, Any]
@@ -41,14 +41,14 @@ def _group_figures(p: Partition, group: Group) -> Record:
     return {
         "group": group.id[:64],
         "epochs": have_own_epochs(p, group),
-        "holds": owned[:MAX_HOLDS],
+        "holds": owned[:MAX_OWNERSHIPS],
         "commits": _commits(p, group),
     }
 
 
 def _by_members(p: Partition, group: Group) -> list[list[Any]]:
     crashes = {row[:2] for row in p.context.filter(kind="crash").select("process", "invoked").iter_rows()}
-    rows = holds_of(p, group).sort("since", "at").select("process", "generation", "since", "until", "is_revoked")
+    rows = ownerships_of(p, group).sort("since", "at").select("process", "generation", "since", "until", "is_revoked")
     return [
         [name[:48], gen, since, None if until == MAX_INT64 else until, not revoked and (name, until) in crashes]
         for name, gen, since, until, revoked in rows.iter_rows()
@@ -56,7 +56,7 @@ def _by_members(p: Partition, group: Group) -> list[list[Any]]:
 
 
 def _by_coordinator(p: Partition, group: Group) -> list[list[Any]]:
-    """Each hold lasts until the next generation that assigns the partition, or, with KIP-848, until its release."""
+    """An ownership lasts until the next generation that assigns the partition; with KIP-848, until its release."""
     found: list[list[Any]] = []
     now: dict[str, list[Any]] = {}
     assigned_at = -1

@@ -49,7 +49,7 @@ def ownership(p: Partition) -> Iterator[Result]:
         yield from _assigned_twice(p)
         yield from _not_revoked(p)
     for group in _groups(p):
-        pairs = overlaps(holds_of(p, group)).filter(_are_two_members(p))
+        pairs = overlaps(ownerships_of(p, group)).filter(_are_two_members(p))
         breaches = _breaches(p, group, pairs)
         if len(breaches) and (reason := _unsure_generations(p, group)):
             yield Unknown(reason)
@@ -100,9 +100,9 @@ def _still_owned_finding(p: Partition, before: Row, row: Row) -> Finding:
     )
 
 
-def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
-    """Pairs of holds (process, since, until) of two processes at one time; the columns of the later have `_other`."""
-    ordered = holds.sort("since", "at").with_row_index("order")
+def overlaps(ownerships: pl.DataFrame) -> pl.DataFrame:
+    """Pairs of ownerships (process, since, until) of two processes at one time; columns of the later have `_other`."""
+    ordered = ownerships.sort("since", "at").with_row_index("order")
     pairs = ordered.join_where(
         ordered, pl.col("order") < pl.col("order_other"), pl.col("since_other") < pl.col("until"), suffix="_other"
     )
@@ -110,7 +110,7 @@ def overlaps(holds: pl.DataFrame) -> pl.DataFrame:
 
 
 def _breaches(p: Partition, group: Group, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Pairs of holds in one generation, or with a revocation that is late for the later one: the first of each two."""
+    """Pairs of ownerships in one generation, or with a revocation too late for the later one: the first of each two."""
     if not len(pairs):
         return pairs
     # In KIP-848 each member has an epoch of its own, and a fenced one joins again with the same member id.
@@ -162,7 +162,7 @@ def _are_two_members(p: Partition) -> pl.Expr:
 
 
 @once
-def holds_of(p: Partition, group: Group) -> pl.DataFrame:
+def ownerships_of(p: Partition, group: Group) -> pl.DataFrame:
     """From when (ns, certain) until when the members of a group held the partition.
 
     Columns: process, member, generation, since, until, at (place of the assignment), is_revoked (whether a revocation
@@ -171,13 +171,13 @@ def holds_of(p: Partition, group: Group) -> pl.DataFrame:
     marks, context = (frame.filter(group.is_member) for frame in (p.marks, p.context))
     is_begin = pl.col("kind").is_in(["assign", "owned"]) & pl.col("group") & (pl.col("outcome") == "ok")
     begun = marks.filter(is_begin).unique(["process", "at"], keep="first", maintain_order=True)
-    holds = begun.select("process", "member", GENERATION, since="completed", at="at")
+    ownerships = begun.select("process", "member", GENERATION, since="completed", at="at")
     all_ended = context.filter(pl.col("kind").is_in(["assign", "crash", "subscribe"]) | IS_REVOCATION_OF_ALL)
     ended = pl.concat([all_ended, marks.filter(kind="revoke")], how="diagonal").filter(pl.col("outcome") != "fail")
     ends = ended.select("process", until="invoked", ended_at="at", is_revoked=pl.col("kind") == "revoke").drop_nulls()
     # At one time the order of the lines counts, and an assignment ends what was held before it, not itself.
     order = (pl.coalesce("since", "until"), pl.coalesce("at", "ended_at"), "since")
-    events = pl.concat([ends, holds], how="diagonal").sort(*order, nulls_last=False, maintain_order=True)
+    events = pl.concat([ends, ownerships], how="diagonal").sort(*order, nulls_last=False, maintain_order=True)
     next_end = pl.col("until", "ended_at", "is_revoked").fill_null(strategy="backward").over("process")
     return (
         events.with_columns(next_end)
@@ -336,10 +336,10 @@ def _with_joined(rows: pl.DataFrame, p: Partition, group: Group, at: str) -> pl.
 
 
 def _of_other_members(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
-    """Commits of a partition that another member held all the while in that generation, with its hold (`_other`)."""
-    holds = holds_of(p, group)
-    unowned = commits.join(holds, on=["process", "generation"], how="anti", maintain_order="left")
-    others = holds.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))
+    """Commits of a partition that another member owned all the while in that generation, with when (`_other`)."""
+    ownerships = ownerships_of(p, group)
+    unowned = commits.join(ownerships, on=["process", "generation"], how="anti", maintain_order="left")
+    others = ownerships.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))
     return (
         unowned.join(others, on="generation", maintain_order="left_right")
         .filter(
@@ -353,11 +353,13 @@ def _of_other_members(p: Partition, group: Group, commits: pl.DataFrame) -> pl.D
 
 
 def _of_former_owners(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
-    """Commits of an owner that had not given the partition up when another member got it, with the latter's hold.
+    """Commits of an owner that had not given the partition up when another member got it, with the latter's columns.
 
     The coordinator assigns it to the other member only after it removed the owner (KIP-848).
     """
-    taken = overlaps(holds_of(p, group)).filter(_are_two_members(p), pl.col("generation") < pl.col("generation_other"))
+    taken = overlaps(ownerships_of(p, group)).filter(
+        _are_two_members(p), pl.col("generation") < pl.col("generation_other")
+    )
     taken = taken.select("process", pl.col("^.*_other$"), is_taken=pl.lit(True), lost_at="until")
     return (
         commits.join(taken, on="process", maintain_order="left_right")

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 from ..replication.cluster import Cluster
 from ..replication.config import SECOND
-from ..replication.coordinators.group_ledger import Hold, MemberEpoch
+from ..replication.coordinators.group_ledger import MemberEpoch, Ownership
 from ..replication.coordinators.log_coordinator import COORDINATOR
 from ..replication.ledger import Breach
 
@@ -19,10 +19,10 @@ def one_owner(cluster: Cluster) -> list[Breach]:
     if cluster.config.has_member_epochs:
         return _one_member(cluster)
     found: list[Breach] = []
-    held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.generation, hold.since))
+    held = sorted(cluster.group.ownerships, key=lambda owned: (owned.partition, owned.generation, owned.since))
     for one, other in pairwise(held):
         same = (one.partition, one.generation) == (other.partition, other.generation)
-        instances = [hold.member.rpartition("-")[0] for hold in (one, other)]
+        instances = [owned.member.rpartition("-")[0] for owned in (one, other)]
         same = same and (cluster.config.static_members == "none" or instances[0] != instances[1])
         if same and one.member != other.member and other.since < one.until:
             text = f"{one.member} and {other.member} own the partition in generation {one.generation}"
@@ -59,22 +59,22 @@ def _one_member(cluster: Cluster) -> list[Breach]:
     was to revoke. Nothing of the member's former epochs is accepted after that.
     """
     found: list[Breach] = []
-    held = sorted(cluster.group.holds, key=lambda hold: (hold.partition, hold.since))
+    held = sorted(cluster.group.ownerships, key=lambda owned: (owned.partition, owned.since))
     for one, other in combinations(held, 2):
         is_other = one.partition == other.partition and one.member != other.member
         are_owners = is_other and other.since < one.until
-        if are_owners and not any(_is_fenced(cluster, hold, other.since) for hold in (one, other)):
+        if are_owners and not any(_is_fenced(cluster, owned, other.since) for owned in (one, other)):
             text = f"{other.member} owns the partition, and {one.member}, too, which was not fenced"
             found.append(Breach("one-owner", other.since, one.partition, text))
     return found
 
 
-def _is_fenced(cluster: Cluster, hold: Hold, by: int) -> bool:
+def _is_fenced(cluster: Cluster, owned: Ownership, by: int) -> bool:
     """Whether the coordinator fenced a member after it got the partition."""
-    changes = pairwise(cluster.group.member_epochs.get(hold.member, ()))
+    changes = pairwise(cluster.group.member_epochs.get(owned.member, ()))
     removals = [MemberEpoch(after.time, before.epoch) for before, after in changes if after.epoch <= 0]
-    ends = [*removals, *cluster.group.fenced.get(hold.member, ())]
-    return any(end.epoch >= hold.generation and end.time <= by for end in ends)
+    ends = [*removals, *cluster.group.fenced.get(owned.member, ())]
+    return any(end.epoch >= owned.generation and end.time <= by for end in ends)
 
 
 def _stale_commits(cluster: Cluster) -> list[Breach]:

@@ -42,9 +42,11 @@ def count_repeats(ranges: Iterable[Sequence[int]]) -> int:
 
 
 def _longest_gap(cluster: Cluster, partition: int) -> int:
-    holds = sorted((hold.since, hold.until) for hold in cluster.group.holds if hold.partition == partition)
-    longest, owned_until = 0, holds[0][0] if holds else cluster.loop.now
-    for since, until in holds:
+    ownerships = sorted(
+        (owned.since, owned.until) for owned in cluster.group.ownerships if owned.partition == partition
+    )
+    longest, owned_until = 0, ownerships[0][0] if ownerships else cluster.loop.now
+    for since, until in ownerships:
         longest = max(longest, since - owned_until)
         owned_until = max(owned_until, until)
     return max(longest, cluster.loop.now - owned_until)

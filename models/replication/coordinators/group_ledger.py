@@ -12,7 +12,7 @@ from .group_requests import GroupRecord
 
 
 @dataclass(slots=True)
-class Hold:
+class Ownership:
     """The time in which a member owns a partition: from its assignment until it gives the partition up or dies."""
 
     partition: int
@@ -58,7 +58,7 @@ class GroupLedger:
     """The events of the group; models/exploration/group_invariants.py checks them."""
 
     loop: EventLoop
-    holds: list[Hold] = field(default_factory=list)
+    ownerships: list[Ownership] = field(default_factory=list)
     deaths: int = 0  # how often the group was removed
     generations: dict[Generation, int] = field(default_factory=dict)  # -> when its assignment was first stored
     accepted: list[AcceptedCommit] = field(default_factory=list)
@@ -70,7 +70,7 @@ class GroupLedger:
     fenced: dict[str, list[MemberEpoch]] = field(default_factory=dict)
     _last_sent: dict[str, int] = field(default_factory=dict)  # when a member sent the last accepted heartbeat
     _leader_epoch: int = -1  # of the coordinator that stored them last
-    _open: dict[tuple[str, int], Hold] = field(default_factory=dict)
+    _open: dict[tuple[str, int], Ownership] = field(default_factory=dict)
 
     def on_generation(self, generation: int) -> None:
         """The assignment of a generation is stored."""
@@ -108,14 +108,14 @@ class GroupLedger:
 
     def on_owned(self, member: str, generation: int, partitions: tuple[int, ...]) -> None:
         """From now on a member owns exactly these partitions, in this generation."""
-        for (name, partition), hold in list(self._open.items()):
-            if name == member and (partition not in partitions or hold.generation != generation):
-                hold.until = self.loop.now
+        for (name, partition), owned in list(self._open.items()):
+            if name == member and (partition not in partitions or owned.generation != generation):
+                owned.until = self.loop.now
                 del self._open[name, partition]
         for partition in partitions:
             if (member, partition) not in self._open:
-                hold = self._open[member, partition] = Hold(partition, generation, member, self.loop.now)
-                self.holds.append(hold)
+                owned = self._open[member, partition] = Ownership(partition, generation, member, self.loop.now)
+                self.ownerships.append(owned)
 
     def has_owner(self, partition: int) -> bool:
         """Whether any member owns the partition."""
