@@ -35,7 +35,7 @@ def test_owners_are_those_of_the_simulator(name: str, tmp_path: Path) -> None:
     written = written_run(name, tmp_path)
     figures = figures_of(written.folder)
     for partition, record in owners(figures).items():
-        known = [hold for hold in written.cluster.group.holds if hold.partition == partition]
+        known = [hold for hold in written.cluster.group.ownerships if hold.partition == partition]
         # An assignment ends the one before it, so a hold may be shown in two pieces of one owner.
         shown = holds_by_owner(record)
         for hold in known:

@@ -175,7 +175,7 @@ def test_a_cooperative_rebalance_leaves_owners_their_partitions() -> None:
     """When the killed member comes back, an eager rebalance revokes all six partitions, a cooperative one two."""
     revoked = {}
     for name in ("eager", "cooperative"):
-        holds = load(f"group-{name}-rebalance").run().group.holds
+        holds = load(f"group-{name}-rebalance").run().group.ownerships
         back = 20_000_000  # us
         before = [hold for hold in holds if hold.since < back < hold.until]
         assert {hold.partition for hold in before} == set(range(6))

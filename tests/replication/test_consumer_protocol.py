@@ -173,34 +173,36 @@ def test_a_group_survives_faults(members: Callable[[int], Scenario], seed: int) 
     assert cluster.final
     assert breaches(cluster, (*INVARIANTS, *(() if may_skip else ("no-consumer-loss",)))) == {}
     assert len(cluster.group.accepted) > (5 if members is scenario else 0)
-    assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+    assert {hold.partition for hold in cluster.group.ownerships} == {0, 1, 2}
 
 
 def test_a_classic_member_revokes_all_and_the_others_what_moves() -> None:
     """c2 is killed at 8 s and back at 20 s: c0 and c1 each get a partition more, and later one less."""
     run = load("group-both-protocols").run()
     pauses: dict[str, list[int]] = {"c0": [], "c1": [], "c2": []}
-    by_owner = sorted(run.group.holds, key=lambda hold: (hold.member, hold.partition, hold.since))
+    by_owner = sorted(run.group.ownerships, key=lambda hold: (hold.member, hold.partition, hold.since))
     for one, other in pairwise(by_owner):
         if (one.member, one.partition) == (other.member, other.partition) and other.since < one.until + SECOND:
             pauses[one.member.partition("-")[0]].append(other.since - one.until)
     assert len(pauses["c0"]) == 4
     assert min(pauses["c0"]) > 0
     assert set(pauses["c1"]) == {0}
-    assert {hold.generation for hold in run.group.holds if hold.member.startswith("c0-")} == {3, 4, 5}
+    assert {hold.generation for hold in run.group.ownerships if hold.member.startswith("c0-")} == {3, 4, 5}
     assert breaches(run, (*INVARIANTS, "no-consumer-loss")) == {}
 
 
 def test_a_static_member_that_closes_gets_its_partitions_back_without_a_new_assignment() -> None:
     """Closed at 8 s and back at 11 s in the same epoch; killed at 18 s, and refused until its session ends."""
     run = load("group-consumer-static").run()
-    holds = sorted((hold for hold in run.group.holds if hold.member.startswith("c0-")), key=lambda hold: hold.since)
+    holds = sorted(
+        (hold for hold in run.group.ownerships if hold.member.startswith("c0-")), key=lambda hold: hold.since
+    )
     closed, back, late = ([hold for hold in holds if low < hold.since < high] for low, high in AWAY_TIMES)
     assert [hold.partition for hold in closed if hold.until == 8 * SECOND] == [0, 1]
     assert [hold.partition for hold in back] == [0, 1]
     assert {hold.generation for hold in back} == {2}
     assert min(hold.since for hold in late) > 18 * SECOND + 9 * SECOND
-    others = {hold.until for hold in run.group.holds if hold.member.startswith("c1-")}
+    others = {hold.until for hold in run.group.ownerships if hold.member.startswith("c1-")}
     assert not any(8 * SECOND <= until <= 18 * SECOND for until in others)
     assert breaches(run, (*INVARIANTS, "no-consumer-loss")) == {}
 
@@ -214,7 +216,7 @@ def test_groups_survive_many_schedules(variant: str) -> None:
 
 def test_partitions_that_do_not_move_stay_with_their_owners() -> None:
     """Six partitions and three members: when the killed member comes back, each of the others gives up one."""
-    holds = load("group-consumer-protocol").run().group.holds
+    holds = load("group-consumer-protocol").run().group.ownerships
     back = 20_000_000
     before = [hold for hold in holds if hold.since < back < hold.until]
     assert sorted(hold.partition for hold in before) == list(range(6))

@@ -50,7 +50,7 @@ def conversions(events: list[ClusterEvent]) -> list[tuple[Any, ...]]:
 
 def owners(cluster: Cluster, second: float) -> dict[int, str]:
     """The member that owns each partition at a time."""
-    holds = [hold for hold in cluster.group.holds if hold.since <= second * SECOND < hold.until]
+    holds = [hold for hold in cluster.group.ownerships if hold.since <= second * SECOND < hold.until]
     return {hold.partition: hold.member.partition("-")[0] for hold in sorted(holds, key=lambda hold: hold.partition)}
 
 
@@ -80,7 +80,7 @@ def test_a_rolling_upgrade_converts_the_group_once() -> None:
     assert owners(cluster, 7.1) == dict.fromkeys(range(4), "c1")
     assert owners(cluster, 10) == {0: "c1", 1: "c1", 2: "c2", 3: "c2"}
     assert sorted(owners(cluster, 20).values()) == ["c2", "c2", "c3", "c3"]
-    assert {hold.generation for hold in cluster.group.holds if hold.member.startswith("c1-")} == {1, 2, 3}
+    assert {hold.generation for hold in cluster.group.ownerships if hold.member.startswith("c1-")} == {1, 2, 3}
     assert breaches(cluster, INVARIANTS) == {}
     handled = [
         offset for ranges in cluster.group.handled.values() for base, end in ranges for offset in range(base, end)
@@ -132,7 +132,7 @@ def test_a_member_that_the_policy_refuses_ends(tmp_path: Path) -> None:
     written = write_bundle(with_policy("group-upgrade-undone", "disabled"), tmp_path / "run")
     crashes = [line for line in (tmp_path / "run" / "history.jsonl").read_text().splitlines() if '"crash"' in line]
     assert any("GROUP_ID_NOT_FOUND" in line and '"c2"' in line for line in crashes)
-    assert not [hold for hold in written.cluster.group.holds if hold.member.startswith("c2-")]
+    assert not [hold for hold in written.cluster.group.ownerships if hold.member.startswith("c2-")]
 
 
 def test_a_group_that_is_empty_is_replaced_whatever_the_policy() -> None:
@@ -146,7 +146,7 @@ def test_a_group_that_is_empty_is_replaced_whatever_the_policy() -> None:
     assert conversions(events) == []
     assert cluster.group.deaths == 1
     assert sorted(owners(cluster, 20).values()) == ["c2", "c2", "c3", "c3"]
-    assert {hold.generation for hold in cluster.group.holds if hold.since > 8 * SECOND} <= {1, 2}
+    assert {hold.generation for hold in cluster.group.ownerships if hold.since > 8 * SECOND} <= {1, 2}
     assert breaches(cluster, INVARIANTS) == {}
     back = (
         Fault(10 * SECOND, "consumer-replace", (2, 0), 2 * SECOND),
@@ -170,7 +170,7 @@ def test_conversions_survive_faults(seed: int, strategy: str) -> None:
     cluster = drawn(seed, strategy).run()
     assert cluster.final
     assert breaches(cluster, INVARIANTS) == {}
-    assert {hold.partition for hold in cluster.group.holds} == {0, 1, 2}
+    assert {hold.partition for hold in cluster.group.ownerships} == {0, 1, 2}
 
 
 @pytest.mark.parametrize("seed", [20012, 20060])

@@ -72,7 +72,7 @@ def count(events: list[ClusterEvent], kind: str) -> int:
 def generations(cluster: Cluster, client: str) -> dict[str, set[int]]:
     """The member ids of a client that owned partitions, each with its generations."""
     found: dict[str, set[int]] = {}
-    for hold in cluster.group.holds:
+    for hold in cluster.group.ownerships:
         if hold.member.startswith(f"{client}-"):
             found.setdefault(hold.member, set()).add(hold.generation)
     return found
@@ -175,7 +175,7 @@ def test_a_rolling_upgrade_of_static_members_moves_no_partition() -> None:
     first, second = owners(cluster, 5), {"c0": "c2", "c1": "c3"}
     assert owners(cluster, 12) == {partition: second[owner] for partition, owner in first.items()}
     assert owners(cluster, 22) == first
-    assert {hold.until for hold in cluster.group.holds if hold.member.startswith("c1-6")} == {9 * SECOND}
+    assert {hold.until for hold in cluster.group.ownerships if hold.member.startswith("c1-6")} == {9 * SECOND}
     assert {generation for client in ("c0", "c1", "c2", "c3") for generation in union(cluster, client)} == {1}
     assert breaches(cluster, INVARIANTS) == {}
 
@@ -216,7 +216,7 @@ def test_a_group_becomes_classic_when_a_classic_process_replaces_the_last_member
     assert ("c2", errors.GROUP_ID_NOT_FOUND) in ended
     before = {partition: owner.replace("c2", "c0") for partition, owner in owners(cluster, 14).items() if owner == "c2"}
     assert {partition: owner for partition, owner in owners(cluster, 17.2).items() if owner == "c0"} == before
-    assert {hold.generation for hold in cluster.group.holds if 15 * SECOND < hold.since < 17.2 * SECOND} == {1}
+    assert {hold.generation for hold in cluster.group.ownerships if 15 * SECOND < hold.since < 17.2 * SECOND} == {1}
     assert breaches(cluster, INVARIANTS) == {}
 
 
@@ -251,8 +251,8 @@ def test_a_classic_member_that_is_behind_at_a_downgrade_keeps_its_id() -> None:
     assert (DOWN, 4) in conversions(events)
     (ids,) = generations(cluster, "c2").items()
     assert ids[1] == {1, 2, 3, 5, 6}
-    gaps = [hold.until for hold in cluster.group.holds if hold.member == ids[0] and hold.generation == 3]
-    joined = [hold.since for hold in cluster.group.holds if hold.member == ids[0] and hold.generation == 5]
+    gaps = [hold.until for hold in cluster.group.ownerships if hold.member == ids[0] and hold.generation == 3]
+    joined = [hold.since for hold in cluster.group.ownerships if hold.member == ids[0] and hold.generation == 5]
     assert min(joined) - max(gaps) < 100 * MS
     assert breaches(cluster, INVARIANTS) == {}
 
@@ -330,7 +330,9 @@ def test_a_late_heartbeat_fences_its_member() -> None:
     [fenced] = cluster.group.fenced["c2-500000"]
     assert fenced.epoch == 5
     held = [
-        (hold.partition, hold.since < fenced.time < hold.until) for hold in cluster.group.holds if hold.generation == 5
+        (hold.partition, hold.since < fenced.time < hold.until)
+        for hold in cluster.group.ownerships
+        if hold.generation == 5
     ]
     assert held == [(0, True), (1, True), (2, True)]
     assert breaches(cluster, INVARIANTS) == {}
