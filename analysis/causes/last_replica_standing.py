@@ -142,7 +142,7 @@ def _proof(
     facts = chain(
         change.began,
         had,
-        shrunk or sole_isr_facts(timeline, broker, until),
+        sole_isr_facts(timeline, broker, until),
         setting_changes(timeline, lost, None),
         alone,
         *absent,

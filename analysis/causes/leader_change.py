@@ -132,7 +132,7 @@ def _replaced_in_term(
     led_on = then is None and now is not None and led_until(timeline, old, now)
     if not (is_same_epoch or led_on or then is now is None):
         return None
-    replacing = timeline.terms[now] if led_on and now is not None and old.start is None else old
+    replacing = timeline.terms[now] if now is not None and old.start is None else old
     is_without = now is not None or bool(_final_end_facts(timeline, old, lost))
     stale = late_term(timeline, lost, replacing, is_without=is_without, now=now)
     if stale is not None:
@@ -263,8 +263,7 @@ def facts_without_records(timeline: Timeline, change: LeaderChange, lost: Lost) 
         return []
     if new.start is not None and new.start <= lost.first:
         return new.start_facts[:1]
-    is_early = change.old is not None and change.old.epoch < new.epoch and began_before_acknowledgement(new, lost)
-    if new.start is None and is_early:
+    if new.start is None and change.old is not None and began_before_acknowledgement(new, lost):
         return new.facts[:1]
     # Restarts of the new leader would be recorded, as a start before its term is.
     records_starts = new.time is not None and bool(timeline.starts_of(new.leader, until=new.time))
@@ -274,10 +273,9 @@ def facts_without_records(timeline: Timeline, change: LeaderChange, lost: Lost) 
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):
         return replaced
     now = epoch_at_offset(timeline, lost)
-    older = timeline.terms.get(now) if now is not None and now < new.epoch else None
-    if older is not None:
-        had = [*older.facts[:1], *older.start_facts[:1]] if began_with_older(timeline, new, lost, now) else []
-        return [*had, *new.start_facts[:1]] if had and older.leader != new.leader else had
+    if now is not None and now < new.epoch and began_with_older(timeline, new, lost, now):
+        older = timeline.terms[now]
+        return [*older.facts[:1], *older.start_facts[:1], *new.start_facts[:1]]
     return [] if new.start is not None else _short_end_facts(timeline, change, new, lost)
 
 

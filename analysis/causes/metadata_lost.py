@@ -48,7 +48,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(f"the folders {lost.name}.<32 hex digits>-stray of all replicas (replication.factor in run.json)")
     others = strays.join(holding, on="folder", how="anti")
     wrote = holding.filter(offset=lost.last)["leader_epoch"].min()
-    if len(others) and others.select((pl.col("leader_epoch") > wrote).fill_null(True).any()).item():
+    if others.select((pl.col("leader_epoch") > wrote).fill_null(True).any()).item():
         return needs(f"whether {lost.name} had lost the records already when the metadata were lost")
     aside = [end.fact for end in _ends_set_aside(timeline, lost) if end.broker in {*holding["broker"]}]
     return Attempt(True, chain(acknowledgement_facts(lost), [began], aside), PREVENTED_BY)

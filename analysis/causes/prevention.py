@@ -54,7 +54,7 @@ def eligible_leader(timeline: Timeline, lost: Lost, broker: str, elected: int | 
     others = isr_at_acknowledgement(timeline, lost) - {broker}
     since, until = (lost.last_acked or 0) - 1, MAX_INT64 if elected is None else elected
     lives = [timeline.life_of(other, since, until) for other in others]
-    killed = all(any(e.kind == "died" and e.fact.kind in DEATHS for e in life) for life in lives)
+    killed = all(any(e.fact.kind in DEATHS for e in life) for life in lives)
     return [SEPARATE] if others and killed else [ELIGIBLE]
 
 

@@ -169,7 +169,7 @@ def _leads_at(timeline: Timeline, term: Term, claims: list[Leader], at: int) -> 
         return False
     broker = claims[0].broker
     lives = timeline.life_of(broker, since, at)
-    was_over = any(e.kind == "started" or (e.kind == "died" and is_end_of_process(e.fact)) for e in lives)
+    was_over = any(e.kind == "started" or is_end_of_process(e.fact) for e in lives)
     followed = timeline.dated_ends(broker, "followed", since=since, until=at)
     was_over |= any((end.fact.epoch or 0) > term.epoch for end in followed)
     return not was_over and not dated(timeline.terms_after(term.epoch), since, at)

@@ -192,11 +192,10 @@ def _join_by_missing_evidence(groups: Iterable[_Group]) -> list[_Group]:
     """Joins losses of one partition and severity with an unknown cause and the same missing evidence."""
     out: dict[Any, _Group] = {}
     for group in groups:
-        losses = [one for one in group.explanations if one.lost is not None]
-        missing = {(one.lost.name, one.missing) for one in losses if one.lost and one.missing and not one.readings}
-        is_alike = group.cause == UNKNOWN and len(missing) == 1
+        undecided = [one for one in group.explanations if one.missing and not one.readings]
+        missing = {(one.lost.name, one.missing) for one in undecided if one.lost is not None}
         severities = frozenset(one.severity for one in group.findings.values() if one.rule in LOSSES)
-        key = (severities, missing.pop()) if is_alike else id(group)
+        key = (severities, missing.pop()) if len(missing) == 1 else id(group)
         if key in out:
             out[key].add(group)
         else:
@@ -210,8 +209,7 @@ def _join_by_decisive_fact(groups: list[_Group]) -> list[_Group]:
     out: list[_Group] = []
     alike: dict[Any, list[tuple[int, _Group]]] = {}
     for group in groups:
-        first = group.explanations[0] if group.explanations else None
-        decisive = decisive_fact(first.chain) if first and group.cause != UNKNOWN else None
+        decisive = decisive_fact(group.explanations[0].chain) if group.cause != UNKNOWN else None
         if decisive is None or decisive.time is None:
             out.append(group)
         else:

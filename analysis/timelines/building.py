@@ -295,7 +295,7 @@ def _from_files(builder: Builder) -> None:
             about = {"offset": mark, "snapshot": snapshot}
             fact = fact_of(logs, message, "high-watermark", high_watermarks[snapshot, broker], **about)
             builder.ends.append(LogEnd(fact, broker, mark, "high-watermark", snapshot))
-    if builder.version is None and logs.batches.height and logs.batches["magic"].max() == 2:
+    if builder.version is None and logs.batches["magic"].max() == 2:
         builder.version_fact = Fact("the batches are of format v2, which Kafka 0.11 brought", "version")
 
 
