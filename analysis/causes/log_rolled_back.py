@@ -132,7 +132,7 @@ def _copied_facts(timeline: Timeline, broker: str, lost: Lost, ends: list[LogEnd
     A snapshot shows what was on the disk if the broker was down, and no power failure followed.
     """
     copies = [end for end in dated(ends, lost.stored_at - 1, until - 1) if end.kind == "snapshot"]
-    held = [end for end in copies if end.end > lost.last and is_held(timeline, end, lost)]
+    held = [end for end in copies if is_held(timeline, end, lost)]
     stopped = [end for end in held if reasons_absent(timeline, broker, end.when)]
     on_disk = [end for end in stopped if not lost_power(timeline, broker, end.when, until)]
     return [end.fact for end in on_disk[-1:] if not _is_cut(timeline, broker, lost, end.when, until)]
@@ -178,13 +178,13 @@ def _led_on_until(timeline: Timeline, broker: str, at: int) -> int:
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were.
 
-    A follower in the ISR may lack records that were acknowledged with acks=1 and not read. It has them if it joined the
-    ISR since, or led with them. Once a leader began at or below the records, no ISR shows who has them.
+    A follower in the ISR may lack records that are not committed, such as unread ones of acks=1. It has them if it
+    joined the ISR since, or led with them. Once a leader began at or below the records, no ISR shows who has them.
     """
     terms = dated(timeline.terms.values(), lost.stored_at)
     until = min([until, *(term.when for term in terms if term.start is not None and term.start <= lost.first)])
     later = timeline.isr_between(lost.stored_at, until - 1)
-    if lost.acks == {"1"} and not is_committed(lost):
+    if not is_committed(lost):
         earlier = timeline.isr_between(until=lost.stored_at)
         if earlier and broker in earlier[-1].isr:
             later = list(dropwhile(lambda report: broker in report.isr, later))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
@@ -56,6 +58,30 @@ def test_a_new_disk_lost_what_the_process_that_registered_it_lacks(registered, c
     changes = [(1, {"brokerId": 1, "logDirs": "a"}), (registered, {"brokerId": 1, "logDirs": "b"}), *ALONE]
     events = [server_log("1", (7, CRASHED), (8, LOADED % 1), (10, BOOT))]
     assert rolled_back(before="", after="", changes=changes, events=events).cause == cause
+
+
+NEW_DISK = [(at, {"brokerId": 2, "logDirs": name}) for at, name in ((1, "a"), (9, "b"))]
+TWO_STARTS = server_log("1", (7, BOOT), (8, BOOT))
+DAMAGED = replace(fault("corrupt", "1", 6.5), details={"topic": "orders", "partition": 0})
+
+
+@pytest.mark.parametrize(
+    ("faults", "events", "changes", "cause"),
+    [
+        ([fault("kill", "2", 8)], [NEW], [], "unknown"),  # broker 1 may have lost power
+        (STOPPED, [], NEW_DISK, "last-replica-standing"),
+        ([fault("shutdown", "1", 6), DAMAGED], [TWO_STARTS], [], "last-replica-standing"),  # damage cuts nothing off
+    ],
+)
+def test_faults_of_others_and_other_faults_replace_no_log(faults, events, changes, cause):
+    found = rolled_back(*faults, before="", after="1: 0a\n2: 0a", changes=[*changes, *ALONE], events=events)
+    assert found.cause == cause
+
+
+def test_a_log_that_was_short_when_it_was_copied_was_lost_before_the_next_process_has_a_new_disk():
+    changes = [(1, {"brokerId": 1, "logDirs": "a"}), (11, {"brokerId": 1, "logDirs": "b"}), *ALONE]
+    found = rolled_back(*STOPPED, before="", after="1: 0a\n2: 0a", changes=changes)
+    assert found.cause == "last-replica-standing"
 
 
 FOLLOWS = [(1, {"leader": 2}), (7, {"leader": -1, "isr": [], "eligibleLeaderReplicas": [1, 2]})]
@@ -122,6 +148,7 @@ IN_SYNC = [(3, {"leader": 2, "isr": [2]}), (4, {"isr": [1, 2]})]
     [
         ("all", IN_SYNC, "log-rolled-back"),
         ("1", IN_SYNC, "unknown"),  # a follower in the ISR need not have fetched the record
+        ("1 all", [*IN_SYNC, (6, {"isr": [1, 2, 3]})], "unknown"),
         ("1", [*IN_SYNC, (6, {"isr": [2]}), (7, {"isr": [1, 2]})], "log-rolled-back"),
     ],
 )

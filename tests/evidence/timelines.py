@@ -12,16 +12,15 @@ from logjudge.histories.evidence.cluster_metadata import MetadataRecord, replay_
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import LOG_EVENTS, METADATA, empty, located
 
-from .replica_texts import epochs, logs
+from .replica_texts import epochs, joined, logs
 
 SECOND = 1_000_000_000
 START = 1_800_000_000_000
 
 
 def lost(acks="all", first=1, last=1, values=("b",), at=5):
-    return Lost(
-        "orders", 0, first, last, last - first + 1, frozenset({acks}), values, int(at * SECOND), int(at * SECOND), 1, 1
-    )
+    sent, number = int(at * SECOND), last - first + 1
+    return Lost("orders", 0, first, last, number, frozenset(acks.split()), values, sent, sent, 1, 1)
 
 
 def metadata(*changes):
@@ -58,9 +57,9 @@ def timeline(tables, about=None, meta=None, events=(), config=None, version="4.1
     return build_timeline(builder, meta, log_events, version)
 
 
-def of_format_v1(text):
-    """Logs as brokers before leader epochs write them."""
-    tables = logs(text)
+def of_format_v1(text, **earlier):
+    """Logs as brokers before leader epochs write them; `earlier`: those in snapshots, by name."""
+    tables = joined(*(logs(each, name) for name, each in earlier.items()), logs(text))
     tables["batches"] = tables["batches"].with_columns(magic=pl.lit(1, pl.Int8))
     tables["records"] = tables["records"].with_columns(leader_epoch=pl.lit(None, pl.Int32))
     return tables
