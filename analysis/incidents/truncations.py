@@ -77,7 +77,7 @@ def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator
     """
     if timeline.was_deleted:
         return
-    known = [t for t in timeline.terms.values() if t.leader and t.start_facts and t.start is not None]
+    known = [t for t in timeline.terms.values() if t.leader and t.start is not None]
     for before, term in pairwise(t for t in known if not t.has_conflict):
         first, end = term.start or 0, before.start or 0
         lost = _lost_records(timeline, first, end, before.time)
@@ -109,7 +109,7 @@ def _new_logs(timeline: Timeline) -> Iterator[_NewLog]:
         before, after = dated(led, until=found.when - 1)[-1:], dated(led, found.when - 1)[:1]
         if not before or not after:
             continue
-        known = [end.end for end in timeline.ends if (end.time or 0) < after[0].when]
+        known = [end.end for end in dated(timeline.ends, until=after[0].when - 1)]
         is_own = all(term.leader == found.broker and not term.has_conflict for term in (*before, *after))
         # It also creates its first log, soon after it was elected.
         has_restarted = bool(timeline.starts_of(found.broker, before[0].when, found.when))
