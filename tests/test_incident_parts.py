@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_incidents import KILL, LOST, cause, finding, joined
+from logjudge.analysis.incidents.incident import Explained
+from logjudge.analysis.incidents.joining import incidents_of
+from test_incidents import KILL, LOST, cause, finding, joined, of_partition
 
 
 @pytest.mark.parametrize(("offset", "count"), [(610, 30), (300, 346), (900, 346), (None, 346)])
@@ -49,3 +51,32 @@ def test_losses_of_a_partition_that_lack_the_same_evidence_are_one_incident() ->
         (1, "a log", "violation"),
         (2, "a log", "permitted"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "first", "records"),
+    [
+        ("acknowledged-absent", 300, 376),  # the brokers' logs show the same records
+        ("acknowledged-absent", 700, 378),
+        ("lost-write", 300, 378),  # records of another acks between those of the first
+    ],
+)
+def test_records_that_clients_and_logs_show_count_once(rule: str, first: int, records: int) -> None:
+    more = f"{rule}/orders-0/1"
+    part = cause(findings=[more], lost={**LOST, "first": first, "last": first + 2, "count": 2})
+    [incident] = joined([part, cause()], finding(more, related=["lost-write/orders-0/0"]))
+    assert incident.records == records
+
+
+def test_explanations_of_other_findings_make_no_incident() -> None:
+    other = of_partition(1, cause="log-rolled-back")
+    [incident] = incidents_of([finding()], map(Explained.from_record, [cause(), other]))
+    assert incident.findings == ("lost-write/orders-0/0",)
+
+
+def test_unexplained_consequences_belong_to_their_loss_that_has_no_explanation() -> None:
+    rules = "checkpoint-order", "epoch-order"
+    follow = [finding(f"{rule}/orders-0/0", related=["lost-write/orders-0/0"]) for rule in rules]
+    about = {"lost": None, "cause": "unknown", "chain": [], "missing": ["a log"]}
+    [incident] = joined([cause(findings=[one.id], **about) for one in follow], finding(), *follow)
+    assert len(incident.findings) == 3

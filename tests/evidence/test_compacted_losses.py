@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import logjudge
 import polars as pl
 import pytest
+from logjudge.analysis.causes import explain_absence
 from logjudge.analysis.partitions import early_compactions
 from logjudge.analysis.partitions.later_epochs import began_of_later_epoch
 from logjudge.histories.recording.batch_bounds import batches
 from logjudge.histories.tables import MAX_INT64
 
-from .replica_texts import epochs, logs
-from .timelines import SECOND, UNCLEAN, timeline
+from .replica_texts import checkpoints, epochs, logs
+from .timelines import SECOND, UNCLEAN, lost, timeline
 
 
 def with_compacted_topic(source, folder, keys=7):
@@ -170,3 +171,22 @@ def test_compaction_and_a_truncation_empty_a_log(cleaned_below_mark, is_missing,
         log.write(f"[2026-11-21 09:23:13,000] {shrunk} (kafka.cluster.Partition)\n")
     collected = next(one for one in logjudge.check(run).assumptions if one["name"] == "all replicas collected")
     assert collected["holds"] != is_missing
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned", "is_compacted", "cause"),
+    [
+        ("1: 0a 2c", 2, True, "compaction"),
+        ("1: 0a 2c", 2, None, "compaction"),
+        ("1: 0a 2c", 2, False, "unknown"),
+        ("1: 0a 2c", 1, True, "unknown"),  # the cleaner has not passed it
+        ("1: 0a 2c", 1, None, "unknown"),
+        ("1: 0a", 2, True, "unknown"),  # the newest record stays
+        ("1: 0a 1b 2c", 2, True, "unknown"),  # it is there
+    ],
+)
+def test_compaction_removes_what_its_cleaner_has_passed_and_no_newest_record(text, cleaned, is_compacted, cause):
+    tables = {**logs(text), "checkpoints": checkpoints(("cleaned", "1", cleaned))}
+    found = explain_absence(timeline(tables, {"is_compacted": is_compacted}, leader="1"), lost())
+    assert found.cause == cause
+    assert any("cleaner" in item for item in found.missing) == (cleaned == 1 and is_compacted is True)

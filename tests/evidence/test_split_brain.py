@@ -1,9 +1,10 @@
 """split-brain: two brokers that lead one leader epoch at the same time, and what else leaves different logs."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
-from logjudge.analysis.causes import explain_divergence, explain_leaders, explain_loss
+from logjudge.analysis.causes import explain_divergence, explain_leaders, explain_loss, split_brain
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.incidents.joining import findings_in, incidents_of
 from logjudge.histories.bundle import open_run
@@ -134,6 +135,26 @@ def test_different_records_of_one_epoch_need_the_lines_of_their_leaders():
     needed = "which of brokers 1, 2, 3 led epoch 1, as their records of that epoch differ (state-change.log)"
     assert needed in missing
     assert explain_divergence(split(*BOTH), DIFFER).cause == "split-brain"
+
+
+@pytest.mark.parametrize("start", [1, 2])
+def test_different_records_of_a_later_epoch_are_not_of_the_two_leaders(start):
+    found = split(leads("2", 3), leads("1", 6, start=start), text="1: 0a 1x@2\n2: 0a 1b@2\n3: 0a")
+    assert explain_divergence(found, DIFFER).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "records", "may_have_lost"),
+    [
+        ("3: 0a", lost(at=8), True),
+        ("3: 0a", lost(at=2), False),  # before they led
+        ("3: 0a", replace(DIFFER, values=("b",)), True),  # at an unknown time
+        ("1: 0a 1b@2\n3: 0a", lost(at=8), False),  # of a later epoch
+    ],
+)
+def test_two_leaders_may_have_lost_what_was_written_while_they_led(text, records, may_have_lost):
+    found = split(leads("2", 3), leads("1", 6, start=3 if "1b" in text else 1), text=text)
+    assert bool(split_brain.explain_loss(found, records).missing) == may_have_lost
 
 
 @pytest.fixture(scope="module")
