@@ -18,7 +18,7 @@ from logjudge.histories.evidence.clock import Fault
 from logjudge.histories.evidence.tables import LOG_EVENTS, METADATA, empty
 from logjudge.histories.tables import Finding
 
-from .replica_texts import logs
+from .replica_texts import checkpoints, logs
 from .timelines import (
     AFTER,
     BOOT,
@@ -73,9 +73,9 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
     joins = "INFO Partition [orders,0] on broker 2: Expanding ISR for partition orders-0 from 2 to 2,1 (kafka.cluster.Partition)"
     controller = server_log("3", (1, LEADS % (1, 0, "1")), (3, LEADS % (2, 1, "2")), (9, LEADS % (1, 2, "2,1")))
 
-    def explained(loaded=3, cut=2, at=7, logs="1: 0a 1x 2c\n2: 0a 1b 2c", grown=(8, joins)):
-        own = server_log("1", (at - 1, LOADED % loaded), (at, CUT % cut))
-        events = [controller, own, server_log("2", grown)]
+    def explained(loaded=3, cut=2, at=7, logs="1: 0a 1x 2c\n2: 0a 1b 2c", grown=(8, joins), own=None):
+        lines = own or [(at - 1, LOADED % loaded), (at, CUT % cut)]
+        events = [controller, server_log("1", *lines), server_log("2", grown)]
         return timeline(of_format_v1(logs), events=events, version="0.10.2.2", leader="1")
 
     assert explain_loss(explained(), lost()).cause == "high-watermark-truncation"
@@ -89,8 +89,12 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
         explained(at=4),  # the record was not there yet
         explained(logs="1: 0a 1x 2c\n2: 0a 1x 2c"),  # no evidence that it was there until the election
         explained(grown=(8, "INFO starting (kafka.server.KafkaServer)")),  # perhaps elected from outside
+        explained(own=[(7, CUT % 2)]),  # nothing shows what it had before
+        explained(own=[(4, LOADED % 3), (7, CUT % 2), (8, LOADED % 1)]),  # it lost what it had
     ):
         assert explain_loss(other, lost()).cause == "unknown"
+    # Any election loses what only the leader had acknowledged.
+    assert explain_loss(explained(), lost("1")).cause != "high-watermark-truncation"
 
 
 def correlated(*faults, ends=(1, 1), at=(12, 12), acks="all", config=None):
@@ -190,6 +194,25 @@ def test_a_truncation_after_a_power_loss_did_not_remove_the_records_lost_before(
     assert cause() == "high-watermark-truncation"
     assert cause(*dark) == "unknown"
     assert cause(*dark, logged=[(7, LOADED % 2)]) == "high-watermark-truncation"  # its disk had kept them
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "mark", "at_end", "cause"),
+    [
+        ("early", 1, "1: 0a 1x\n2: 0a 1x", "high-watermark-truncation"),
+        ("early", 2, "1: 0a 1x\n2: 0a 1x", "unknown"),  # below its high watermark, where it truncated nothing
+        ("first", 1, "1: 0a 1x\n2: 0a 1x", "unknown"),  # before it had the record
+        ("early", 1, "1: 0a 1x\n2: 0a 1b", "unknown"),  # it still has the record
+    ],
+)
+def test_snapshots_show_a_truncation_without_its_line(snapshot, mark, at_end, cause):
+    """Broker 2 had the record at 7 s, and was elected at 9 s. Another record was acknowledged there at 10 s."""
+    old = of_format_v1(at_end, first="1: 0a\n2: 0a", early="1: 0a 1b\n2: 0a 1b")
+    old["checkpoints"] = checkpoints((snapshot, "high-watermark", "2", mark))
+    about = {"snapshots": ("first", "early", ""), "times": {"first": 4 * SECOND, "early": 7 * SECOND}}
+    events = [server_log("9", (1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "1,2")))]
+    held = timeline(old, about, None, events, None, "0.10.2.2", "2")
+    assert explain_loss(held, replace(lost(), replaced=10 * SECOND)).cause == cause
 
 
 def test_a_followers_snapshot_is_no_evidence_of_its_own_short_log():

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.replica_history import facts_truncated_to
+from logjudge.analysis.timelines.terms import Term
 
 from .replica_texts import joined, logs
-from .timelines import BEGAN, CUT, LOADED, SECOND, epochs, lost, metadata, server_log, timeline
+from .timelines import (
+    AFTER,
+    BEGAN,
+    CUT,
+    DIFFER,
+    LOADED,
+    SECOND,
+    TWO_LEADS,
+    epochs,
+    lost,
+    metadata,
+    of_format_v1,
+    server_log,
+    timeline,
+)
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 
@@ -73,3 +89,22 @@ def test_a_replica_that_truncated_to_the_log_of_a_new_leader_had_the_records_whe
 
     assert cause((12, CUT % 1)) == "unclean-election"
     assert cause() == "unknown"  # it may have lost them itself
+
+
+@pytest.mark.parametrize(
+    ("about", "is_proof"),
+    [
+        ({}, True),
+        ({"tables": of_format_v1("1: 0a 1x\n2: 0a 1x")}, False),  # it truncated to its high watermark
+        ({"later": Term(2, leader="3")}, False),  # it may have followed broker 3 then
+        ({"broker": "2"}, False),  # a leader truncates to no log
+        ({"records": DIFFER}, False),  # the records may be later ones
+    ],
+)
+def test_what_a_follower_truncates_by_leader_epochs_its_leader_lacked(about, is_proof):
+    """Broker 2 leads from 9 s. The record was acknowledged at 5 s, and truncated at 12 s."""
+    broker = about.get("broker", "1")
+    found = timeline(about.get("tables", AFTER), None, TWO_LEADS, [server_log(broker, (12, CUT % 1))])
+    if "later" in about:
+        found.terms[2] = about["later"]
+    assert bool(facts_truncated_to(found, broker, found.terms[1], about.get("records", lost()))) == is_proof

@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.surviving_records import still_had_records
@@ -42,13 +43,14 @@ REFUSED = (
 ELECTIONS = server_log("100", (1, LEADS % (1, 0, "1,2,3")), (9, LEADS % (2, 1, "2,3")), (12, LEADS % (3, 2, "3")))
 WITHOUT = "1: 0a\n2: 0a\n3: 0a"
 DEAD = (fault("kill", "2", 8),)
+DELETED = replace(fault("delete-topic", "", 14), details={"topic": "orders"}, outcome="ok")
 AGAIN = "1: 0a 1x\n2: 0a 1x\n3: 0a 1x"  # another record is at offset 1 at the end
 
 
-def cause_before_epochs(at_end=AGAIN, truncated=(9, 1), refused=None, first_leader=(), faults=DEAD):
+def cause_before_epochs(at_end=AGAIN, truncated=(9, 1), refused=None, first_leader=(), faults=DEAD, later=()):
     """The cause of the loss of offset 1, acknowledged at 5 s; broker 3 truncated its log at 9 s and led from 12 s."""
     own = [] if truncated is None else [(truncated[0], CUT % truncated[1])]
-    lines = [server_log("3", (1, CUT % 0), *own), ELECTIONS]
+    lines = [server_log("3", (1, CUT % 0), *own, *later), ELECTIONS]
     lines += [server_log("1", (refused[0], REFUSED % refused[1:]))] if refused else []
     lines += [server_log("2", *first_leader)] if first_leader else []
     config = {"unclean.leader.election.enable": "false"}
@@ -78,6 +80,22 @@ def test_a_leader_that_refused_a_fetch_had_not_fetched_the_records_again(about, 
     assert cause_before_epochs(**about) == ("high-watermark-truncation" if is_proved else "unknown")
 
 
+KILLED = (fault("kill", "2", 8), fault("kill", "3", 13), fault("restart", "3", 14))
+
+
+@pytest.mark.parametrize(
+    ("about", "is_proved"),
+    [
+        ({"faults": KILLED, "later": [(14, LOADED % 1)]}, True),
+        ({"faults": KILLED, "later": [(14, LOADED % 2)]}, False),  # it had a record there
+        ({"faults": RESTARTED, "later": [(14, LOADED % 1)]}, False),  # it may have lost its tail since
+        ({"later": [(14, CUT % 1)]}, False),  # it may have had a record there until then
+    ],
+)
+def test_a_leader_that_still_had_a_short_log_later_had_it_when_it_began_to_lead(about, is_proved):
+    assert cause_before_epochs(**about) == ("high-watermark-truncation" if is_proved else "unknown")
+
+
 @pytest.mark.parametrize(
     ("about", "is_proved"),
     [
@@ -86,7 +104,9 @@ def test_a_leader_that_refused_a_fetch_had_not_fetched_the_records_again(about, 
         ({"at_end": "1: 0a\n2: 0a"}, False),  # without its log
         ({"truncated": None}, False),
         ({"truncated": (14, 1)}, False),  # the truncation is the later one
+        ({"later": [(14, CUT % 1)]}, False),
         ({"faults": RESTARTED}, False),
+        ({"faults": (*DEAD, DELETED)}, False),
     ],
 )
 def test_a_log_that_is_short_at_the_end_was_short_when_its_broker_began_to_lead(about, is_proved):
@@ -270,20 +290,24 @@ def test_a_real_broker_with_a_cut_log_lost_a_marker(is_cut_recorded: bool, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("end", "died", "cause"),
+    ("end", "died", "isr", "end_of_3", "cause"),
     [
-        (3, 2, "log-rolled-back"),
-        (2, 2, "last-replica-standing"),  # it does not have the record
-        (3, 9, "last-replica-standing"),  # it may have fetched the record
+        (3, 2, [1, 2, 3], 1, "log-rolled-back"),
+        (2, 2, [1, 2, 3], 1, "last-replica-standing"),  # it does not have the record
+        (3, 9, [1, 2, 3], 1, "last-replica-standing"),  # it may have fetched the record
+        (3, 2, [1, 2, 3], None, "last-replica-standing"),  # broker 3 may have the record, too
+        (3, 2, [1, 3], 1, "last-replica-standing"),  # it may have had a record of its own
     ],
 )
-def test_a_log_that_a_dead_broker_cannot_have_written_is_a_copy(end, died, cause):
+def test_a_log_that_a_dead_broker_cannot_have_written_is_a_copy(end, died, isr, end_of_3, cause):
     """The disks of brokers 1 and 2 were swapped while both were down (Kafka 4.1)."""
-    meta = metadata((died + 1, {"isr": [1]}), (13, {"leader": -1}), (15, {"leader": 1}))
+    meta = metadata((1, {"isr": isr}), (died + 1, {"isr": [1]}), (13, {"leader": -1}), (15, {"leader": 1}))
+    meta = meta.with_columns(byte=pl.int_range(pl.len()))
     faults = [fault("kill", "2", died), fault("kill", "1", 11), fault("restart", "1", 12), fault("restart", "2", 20)]
     events = [server_log("1", (12, LOADED % 1)), server_log("2", (21, LOADED % end), (22, CUT % 1))]
+    events += [] if end_of_3 is None else [server_log("3", (21, LOADED % end_of_3))]
     tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
-    held = timeline(tables, {"replicas": ("1", "2")}, meta, events, leader="1", faults=faults)
+    held = timeline(tables, {"replicas": ("1", "2", "3")}, meta, events, leader="1", faults=faults)
     explained = explain_loss(held, lost(first=2, last=2, at=10))
     assert explained.cause == cause, explained
     assert ("broker 2 loaded orders-0 with log end 3" in str(explained.chain)) == (cause == "log-rolled-back")

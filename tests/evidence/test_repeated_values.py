@@ -51,12 +51,16 @@ def test_copies_that_were_gone_or_read_before_an_election_are_no_consequence_of_
     assert duplicate_cause(timeline(tables, meta=UNCLEAN), twice).cause == cause
 
 
+@pytest.mark.parametrize("producer_id", [None, 7])
 @pytest.mark.parametrize(
     ("held", "missing"), [("2b", "a log with all copies"), ("1b 2b", "how an idempotent producer")]
 )
-def test_what_is_missing_to_explain_the_copies_of_an_idempotent_producer(held, missing):
+def test_what_is_missing_to_explain_the_copies_of_an_idempotent_producer(held, missing, producer_id):
     twice = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": True})
-    [reason] = duplicate_cause(timeline(logs(f"1: 0a {held}"), leader="1"), twice).missing
+    tables = logs(f"1: 0a {held}")
+    session = {"producer_id": pl.lit(producer_id, pl.Int64), "producer_epoch": pl.lit(0, pl.Int32)}
+    tables["records"] = tables["records"].with_columns(**session)
+    [reason] = duplicate_cause(timeline(tables, leader="1"), twice).missing
     assert reason.startswith(missing)
 
 

@@ -100,17 +100,20 @@ def test_a_chain_shows_why_a_leader_between_two_elections_was_replaced(kind, bro
 
 
 @pytest.mark.parametrize(
-    ("loaded", "missing"),
+    ("loaded", "cut", "missing"),
     [
-        (LOADED % 1, "why broker 1, which could have been elected in epoch 1, lacked the records (server.log)"),
-        (NO_LOG, "whether broker 1, without a log at the next start, had lost it before epoch 1"),
-        (LOADED % 2, None),
+        (LOADED % 1, False, "why broker 1, which could have been elected in epoch 1, lacked the records (server.log)"),
+        (NO_LOG, False, "whether broker 1, without a log at the next start, had lost it before epoch 1"),
+        (LOADED % 2, False, None),
+        (LOADED % 1, True, None),  # it had the record until then
     ],
 )
-def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(loaded, missing):
+def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(loaded, cut, missing):
     """Broker 1 restarted with the records, lost power, and came back after the election of broker 2."""
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = [fault("kill", "1", 6), fault("restart", "1", 7), fault("power-loss", "1", 8), fault("restart", "1", 12)]
+    tail = {"topic": "orders", "partition": 0, "offsets_cut": [1]}
+    faults += [replace(fault("truncate", "1", 10), details=tail)] * cut
     events = [server_log("1", (7, LOADED % 2), (12, loaded))]
     explained = explain_loss(timeline(AFTER, meta=meta, events=events, faults=faults), lost())
     assert explained.cause == ("unknown" if missing else "unclean-election")

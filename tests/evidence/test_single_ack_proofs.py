@@ -8,7 +8,21 @@ import pytest
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, BEGAN, CUT, LOADED, TWO_LEADS, fault, lost, metadata, of_format_v1, server_log, timeline
+from .timelines import (
+    AFTER,
+    BEGAN,
+    CUT,
+    LEADS,
+    LOADED,
+    SECOND,
+    TWO_LEADS,
+    fault,
+    lost,
+    metadata,
+    of_format_v1,
+    server_log,
+    timeline,
+)
 
 UNCLEAN, MIN_ISR = "unclean.leader.election.enable", "min.insync.replicas"
 TERMS = (0, 0), (2, 3), (3, 1)  # leader epochs and their starts
@@ -185,3 +199,24 @@ def test_a_leader_that_began_above_the_records_lost_them_later(second, cause):
     tables = {**logs("1: 0a 1x@3\n2: 0a 1x@3"), "epochs": epochs(*(("2", *row) for row in TERMS), ("2", 1, second))}
     meta = metadata((6, {"leader": 2}), (8, {"leader": 1}), (10, {"leader": 2, "isr": [2]}))
     assert explain_loss(timeline(tables, {"replicas": ("1", "2")}, meta), lost("1")).cause == cause
+
+
+def test_a_leader_in_between_with_the_records_gives_them_to_no_other():
+    """Broker 3 leads from offset 2 at 7 s, and broker 2 from offset 1 at 9 s."""
+    epochs_of_all = epochs(("2", 0, 0), ("3", 1, 2), ("2", 2, 1))
+    tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs_of_all}
+    changes = (1, {"isr": [1, 2, 3], "replicas": [1, 2, 3]}), (7, {"leader": 3}), (9, {"leader": 2, "isr": [2]})
+    held = timeline(tables, {"replicas": ("1", "2", "3")}, metadata(*changes))
+    assert explain_loss(held, lost("1")).cause == "single-ack-failover"
+
+
+@pytest.mark.parametrize(("loaded", "cause"), [(4, "single-ack-failover"), (7, "unknown")])
+def test_a_log_without_lines_of_the_time_of_the_acknowledgement_may_have_been_truncated_then(loaded, cause):
+    """Broker 2 is killed a second before it loads its log. The record was acknowledged at 5 s."""
+    controller = server_log("3", (1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "2")))
+    events = [controller, server_log("2", (loaded, LOADED % 1))]
+    faults = fault("kill", "2", loaded - 1), fault("restart", "2", loaded)
+    old = of_format_v1("1: 0a 1x\n2: 0a 1x")
+    held = timeline(old, events=events, config={UNCLEAN: False}, version="0.10.2.2", faults=faults)
+    replaced = replace(lost("1"), replaced=15 * SECOND, replaced_place=3)
+    assert explain_loss(held, replaced).cause == cause
