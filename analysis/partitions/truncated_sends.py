@@ -99,8 +99,8 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     Never where server.log has the log starts of all leaders, or where a log of the leader that wrote a record still has
     it. The size of a log is at most that of its records, uncompressed.
     """
-    limit, known_since = p.settings.retention_bytes(p.topic), _log_starts_known_since(p)
-    if limit is None or known_since == MIN_INT64:
+    limit, below = _size_limit(p)
+    if limit is None or (known_since := _log_starts_known_since(p)) == MIN_INT64:
         return pl.repeat(False, len(sends), eager=True)
     size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
     is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
@@ -110,9 +110,22 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     above[order] = np.cumsum(sizes[order]) - sizes[order]
     return (
         pl.Series(above >= limit)
+        & (sends["offset"].fill_null(MAX_INT64) < below)
         & (sends["completed"].fill_null(MIN_INT64) < known_since)
         & ~are_held_by_writers(p, sends)
     )
+
+
+def _size_limit(p: Partition) -> tuple[int | None, int]:
+    """retention.bytes (None: no limit), and the offset below which it may have removed records.
+
+    If run.json has no setting of the topic, it may be any: what moved the log start without a request is not recorded.
+    """
+    limit = p.settings.retention_bytes(p.topic)
+    if p.settings.topic(p.topic):
+        return limit, MAX_INT64
+    moved = [start.offset for start in p.log_start.evidence if start.is_certain and start.since == MIN_INT64]
+    return 0, max(moved, default=0)
 
 
 def _log_starts_known_since(p: Partition) -> int:

@@ -134,6 +134,18 @@ def test_settings_in_the_metadata_log_permit_deletions(changed, expected):
     assert built.deletions == ([expected] if expected else [])
 
 
+@pytest.mark.parametrize(("topics", "count"), [({"x": {"partitions": 1}}, 2), ({}, 0)])
+@pytest.mark.parametrize("deleted", ["", "delete=2"])
+def test_a_limit_that_is_not_recorded_may_have_removed_what_is_below_a_log_start(tmp_path, topics, count, deleted):
+    """a and b were at offsets 0 and 1, where an unclean election had others written; the log starts at 2 at the end."""
+    history = f"p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@0 q:y@1 {deleted} q:z@2 end=3/2 final:assign=2 final:<z@2"
+    recorded = parse(history)
+    recorded.config["topics"] = topics
+    recorded.write(tmp_path)
+    found = judged(tmp_path)[1].filter(rule="lost-write")
+    assert found["count"].sum() == (2 if deleted else count)
+
+
 def test_records_that_consumers_read_are_not_called_unread_without_final_reads(tmp_path):
     history = f"{{x.retention.ms=86400000}} {SENDS} c:assign=0 c:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 end=6/4"
     results = judge_run(open_run(bundle(tmp_path, history)))
