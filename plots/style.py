@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.timelines.fault_kinds import fault_kind
 from ..analysis.wording import nodes_of
 from .layout import GAP, lay_out
 
@@ -158,15 +159,6 @@ def edges(figures: dict[str, Any]) -> list[float]:
 def bin_seconds(figures: dict[str, Any]) -> float:
     """The width of the run's bins in seconds."""
     return float(1 << figures["bins"]["shift"]) / 1e9
-
-
-# Clearer names of some kinds of faults.
-FAULTS = {"loss": "packet loss", "duplication": "packet duplication", "delay": "network delay"}
-
-
-def fault_kind(kind: str) -> str:
-    """The name of a kind of fault."""
-    return FAULTS.get(kind, kind)
 
 
 def fault_name(band: dict[str, Any]) -> str:

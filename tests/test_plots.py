@@ -287,7 +287,7 @@ def test_a_lag_of_microseconds_has_ticks_of_its_own() -> None:
 
 def test_the_loss_of_packets_is_not_called_loss() -> None:
     assert style.fault_name({"kind": "loss", "nodes": ["2", "3"]}) == "packet loss brokers 2, 3"
-    assert style.fault_name({"kind": "partition", "nodes": ["n1"]}) == "partition n1"
+    assert style.fault_name({"kind": "partition", "nodes": ["n1"]}) == "network partition n1"
     assert style.fault_name({"kind": "truncate", "nodes": ["1"], "place": "x-0"}) == "truncate of x-0 on broker 1"
     assert style.fault_name({"kind": "delete-records", "nodes": [], "place": "x-0@7"}) == "delete-records of x-0@7"
 

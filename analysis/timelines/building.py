@@ -22,7 +22,7 @@ from ..wording import nodes_of
 from .changes import BrokerEvent, LogEnd, Move
 from .electable_replicas import add_electable_replicas
 from .facts import RESTART, Dated, Fact, fact_of
-from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS
+from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, fault_kind
 from .log_facts import HANDLERS
 from .merged_sources import merge_sources
 from .terms import Election, broker_names, is_last_known_leader, isr_clause, last_known_clause
@@ -348,8 +348,8 @@ def _fault_sentence(fault: Fault) -> str:
         return OF_ADMINISTRATORS[fault.kind].format(nodes)
     if fault.kind == "disk-full" and nodes:
         return f"the disk of {nodes} {'was full' if fault.type == 'fault' else 'had room again'}"
-    verb = "began" if fault.type == "fault" else "ended"
-    return f"{fault.kind} of {nodes} {verb}" if nodes else f"{fault.kind} {verb}"
+    kind, verb = fault_kind(fault.kind), "began" if fault.type == "fault" else "ended"
+    return f"{kind} of {nodes} {verb}" if nodes else f"{kind} {verb}"
 
 
 def _topic_fault(builder: Builder, fault: Fault, topic: str) -> None:

@@ -33,3 +33,16 @@ INSTANT = (
     *DISK_FAULTS,
 )
 AT_ONCE = (*DEATHS, *INSTANT)  # the others last
+
+# Clearer names of some kinds: without one, `partition` would be taken for a partition of a topic.
+_NAMES = {
+    "loss": "packet loss",
+    "duplication": "packet duplication",
+    "delay": "network delay",
+    "partition": "network partition",
+}
+
+
+def fault_kind(kind: str) -> str:
+    """The name of a kind of fault in sentences."""
+    return _NAMES.get(kind, kind)

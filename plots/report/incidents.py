@@ -17,10 +17,9 @@ from ...analysis.causes.cases import LOSSES, UNKNOWN, Explanation
 from ...analysis.incidents.incident import Incident
 from ...analysis.rules import RULES
 from ...analysis.timelines.facts import RESTART, Fact
-from ...analysis.timelines.fault_kinds import DEATHS
+from ...analysis.timelines.fault_kinds import DEATHS, fault_kind
 from ...analysis.wording import either, nodes_of, plural, some
 from ...histories.settings import UNDATED
-from ..style import fault_kind
 from ..time_axis import clock
 from .incident_times import when_of
 

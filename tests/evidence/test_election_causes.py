@@ -53,14 +53,14 @@ def test_a_chain_has_the_epoch_without_a_leader_and_the_return_of_the_elected_br
     assert sentences.index(steps[2]) < next(i for i, text in enumerate(sentences) if "elected broker 2" in text)
 
 
-@pytest.mark.parametrize("kind", ["pause", "partition"])
-def test_a_chain_has_the_end_of_the_fault_on_the_elected_broker(kind):
+@pytest.mark.parametrize(("kind", "name"), [("pause", "pause"), ("partition", "network partition")])
+def test_a_chain_has_the_end_of_the_fault_on_the_elected_broker(kind, name):
     ended = replace(fault("restart", "2", 6), kind=kind)
     meta = metadata((8, {"leader": 2, "isr": [2]}))
     faults = [fault(kind, "2", 3), ended, fault("kill", "1", 7)]
     explained = explain_loss(timeline(AFTER, meta=meta, faults=faults), lost(acks="1"))
     assert explained.cause == "single-ack-failover"
-    assert [fact.sentence for fact in explained.chain].count(f"{kind} of broker 2 ended") == 1
+    assert [fact.sentence for fact in explained.chain].count(f"{name} of broker 2 ended") == 1
 
 
 FROM_2 = "INFO [Partition orders-0 broker=3] orders-0 starts at Leader Epoch 2 from offset 2. Previous Leader Epoch was: 1 (x)"

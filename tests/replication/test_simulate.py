@@ -124,7 +124,7 @@ def test_a_client_that_is_cut_off_has_its_name_in_history_narrative_and_pictures
     narrative = "\n".join(narrate_scenario(scenario_file.read(file))[0])
     assert "c0 and all servers no longer reach each other" in narrative
     assert "partition of c0 began" in invoke("timeline", tmp_path / "run").output
-    assert style.fault_name({**faults[0], "place": ""}) == "partition c0"
+    assert style.fault_name({**faults[0], "place": ""}) == "network partition c0"
 
 
 def test_two_brokers_get_two_replicas(tmp_path: Path) -> None:
