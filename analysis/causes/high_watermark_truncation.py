@@ -34,7 +34,7 @@ from .leader_change import (
     facts_without_records,
     in_isr_before_election,
 )
-from .outages import death_facts, reasons_absent
+from .outages import death_facts, deaths_in_term, reasons_absent
 from .replica_history import (
     facts_had_records,
     may_have_lost_tail,
@@ -87,7 +87,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         acknowledgement_facts(lost),
         cut,
         death_facts(timeline, new.leader, cut[-1].time),
-        death_facts(timeline, old, new.time),
+        deaths_in_term(timeline, old, change.old, new.time),
         reasons_absent(timeline, old, new.time),
         new.facts[:1],
         clean,

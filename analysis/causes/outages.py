@@ -8,6 +8,7 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..timelines.changes import BrokerEvent
 from ..timelines.facts import HALTED, SECOND, Fact, dated, is_end_of_process
 from ..timelines.fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS
+from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 
 MAX_SESSION_NS = 20 * SECOND  # KRaft: broker.session.timeout.ms=9000, ZooKeeper: zookeeper.session.timeout.ms=18000
@@ -26,6 +27,14 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
         earlier = [e.fact for e in dated(events, since=events[-1].when - MAX_SESSION_NS) if e.kind == "died"]
         died = [*filter(is_end_of_process, earlier), *died]
     return died[:3]
+
+
+def deaths_in_term(timeline: Timeline, leader: str | None, term: Term | None, until: int | None) -> list[Fact]:
+    """The reports of a leader's death before a time, without those of a death before its term began."""
+    died = death_facts(timeline, leader, until)
+    if term is None or term.time is None or term.leader != leader:
+        return died
+    return [fact for fact in died if fact.time is None or fact.time >= term.time - SECOND]
 
 
 def reports_of_death(events: list[BrokerEvent]) -> list[BrokerEvent]:

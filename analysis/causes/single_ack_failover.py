@@ -21,7 +21,7 @@ from .leader_change import (
     facts_without_records,
     in_isr_before_election,
 )
-from .outages import death_facts, reasons_absent
+from .outages import deaths_in_term, reasons_absent
 from .prevention import acks_all_measures
 from .replica_history import (
     facts_never_truncated,
@@ -84,7 +84,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         change.began,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement_facts(lost),
-        death_facts(timeline, old, new.time),
+        deaths_in_term(timeline, old, change.old, new.time),
         reasons_absent(timeline, old, new.time),
         clean,
         new.facts[:1],

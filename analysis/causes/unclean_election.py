@@ -31,7 +31,7 @@ from .leader_change import (
     isr_before_election,
 )
 from .log_ends import had_others, was_above
-from .outages import death_facts, is_dead_or_fenced, reasons_absent
+from .outages import deaths_in_term, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
     facts_had_records,
@@ -98,7 +98,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         reasons_absent(timeline, new.leader, absent_at),
         _reassignment_facts(timeline, new),
         acknowledgement_facts(lost),
-        death_facts(timeline, old, new.time),
+        deaths_in_term(timeline, old, change.old, new.time),
         reasons_absent(timeline, old, new.time),
         clean_by_configuration(timeline, new.time),
         setting_changes(timeline, lost, new.time),

@@ -150,12 +150,14 @@ DISK_FAILED = (
 def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_shown):
     """As a broker with two disks of which one was full: it lived on, and an out-of-sync replica was elected."""
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
-    faults = [fault("restart", "1", at) for at in restarted]
+    before = [fault("kill", "1", -9), fault("restart", "1", -8)]  # no reason that its term ended
+    faults = [*before, *(fault("restart", "1", at) for at in restarted)]
     disk = server_log("1", (7, DISK_FAILED.format(failed)))
     explained = explain_loss(timeline(AFTER, meta=meta, events=[disk], faults=faults), lost())
     assert explained.cause == "unclean-election"
     shown = [fact.sentence for fact in explained.chain if fact.kind == "disk-failed"]
     assert shown == ["the log directory of orders-0 on broker 1 failed (/lab/disk2), so it is offline"] * is_shown
+    assert not any((fact.time or 0) < 0 for fact in explained.chain)
 
 
 @pytest.mark.parametrize(
