@@ -45,6 +45,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     record.
     Unknown when: One of these holds:
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
+    - Compaction may have removed it, but its offset was acknowledged again, so a truncation may have done so, too.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
     - The log is damaged there, or the last leader is not known and not all logs were collected.
     - The last leader is not known, and a log that may be its log lacks a record that another one has.
@@ -78,7 +79,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if absent.height:
         absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
         absent = absent.with_columns(damaged=pl.col("send").is_in(_in_damage(last, absent)["send"].implode()))
-    for doubt in (_in_remote_storage, _newer_than_copies, _maybe_erased, _maybe_deleted, _unsure):
+    for doubt in (_in_remote_storage, _newer_than_copies, _maybe_erased, _maybe_returned, _maybe_deleted, _unsure):
         if not absent.height:
             return
         doubtful, reason = doubt(last, absent, sends)
@@ -198,19 +199,24 @@ def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
-    logs = last.logs
     start = last.judged(last.bounds)["deleted_below"].min()
     below = pl.lit(False) if start is None else (pl.col("offset") < start).fill_null(False)
     removable = absent.filter(~pl.col("overwritten").fill_null(False))
-    legal = [removable.filter(below).select("send"), absent.filter(pl.col("removed").fill_null(False)).select("send")]
-    cleaned = last.bounds["cleaned"].max()
-    if logs.is_compacted is not False and (logs.is_compacted or cleaned is not None):
-        # Compaction removes a tombstone itself once delete.retention.ms has passed.
-        legal.append(removable.filter(pl.col("value").is_null()).select("send"))
-        legal.append(_replaced(logs, removable, sends).select("send"))
-        if cleaned is not None and removable["key"].null_count() == removable.height:
-            legal.append(removable.filter(pl.col("offset") < cleaned).select("send"))
-    return pl.concat(legal).unique()
+    once = _compactable(last, removable, sends).filter(pl.col("next_rewrite").is_null())
+    legal = [removable.filter(below), absent.filter(pl.col("removed").fill_null(False)), once]
+    return pl.concat([sent.select("send") for sent in legal]).unique()
+
+
+def _compactable(last: _LastLogs, removable: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+    """The absent sends that compaction can have removed."""
+    logs, cleaned = last.logs, last.bounds["cleaned"].max()
+    if logs.is_compacted is False or not (logs.is_compacted or cleaned is not None):
+        return removable.clear()
+    # Compaction removes a tombstone itself once delete.retention.ms has passed.
+    found = [removable.filter(pl.col("value").is_null()), _replaced(logs, removable, sends)]
+    if cleaned is not None and removable["key"].null_count() == removable.height:
+        found.append(removable.filter(pl.col("offset") < cleaned))
+    return removable.join(pl.concat([sent.select("send") for sent in found]).unique(), on="send", how="semi")
 
 
 def _replaced(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
@@ -267,6 +273,13 @@ def _maybe_erased(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) ->
     is_erased = ~pl.col("overwritten").fill_null(False) & (pl.col("until") >= pl.col("invoked"))
     how = ": a tombstone of the key was sent, and its offset is not known"
     return _maybe_removed(last, absent.join(latest, on="key").filter(is_erased), "compaction", how)
+
+
+def _maybe_returned(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
+    """The sends that compaction or a truncation removed: their offsets were acknowledged again."""
+    again = absent.filter(pl.col("next_rewrite").is_not_null() & ~pl.col("overwritten").fill_null(False))
+    how = ", or a truncation did: their offsets were acknowledged again"
+    return _maybe_removed(last, _compactable(last, again, sends), "compaction", how)
 
 
 def _maybe_deleted(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:

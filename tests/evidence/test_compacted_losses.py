@@ -190,3 +190,17 @@ def test_compaction_removes_what_its_cleaner_has_passed_and_no_newest_record(tex
     found = explain_absence(timeline(tables, {"is_compacted": is_compacted}, leader="1"), lost())
     assert found.cause == cause
     assert any("cleaner" in item for item in found.missing) == (cleaned == 1 and is_compacted is True)
+
+
+def test_compaction_does_not_explain_an_absence_if_the_offset_was_acknowledged_again(unpacked, tmp_path):
+    """The last logs are compacted there, and no leader epoch shows whether a truncation removed the record."""
+    run = with_compacted_topic(unpacked("unclean-election-a"), tmp_path / "run")
+    for folder in ("snapshots", "dump"):
+        shutil.rmtree(run / folder)
+    for file in [*run.glob("brokers/*/*.log"), *run.glob("brokers/*/data/*/leader-epoch-checkpoint")]:
+        file.unlink()
+    for segment in run.glob("brokers/*/data/orders-*/*.log"):
+        raw, found = segment.read_bytes(), [*batches(segment)]
+        left = [one for one in found if one.base_offset >= 700]
+        segment.write_bytes(b"".join(raw[one.start : one.end] for one in left))
+    assert logjudge.check(run).rules["acknowledged-absent"]["verdict"] == "unknown"
