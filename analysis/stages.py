@@ -20,7 +20,7 @@ from ..histories.evidence.parts import Part
 from ..histories.evidence.tables import LOOKUPS
 from ..histories.files import Block, Split
 from ..histories.observations import count_indeterminate_failures, observe
-from ..histories.pairing import PLACED_EVENTS, pair, pair_remaining
+from ..histories.pairing import LONE_COMPLETION, PLACED_EVENTS, pair, pair_remaining
 from ..histories.parsing import Parsed, parse_blocks, parse_split
 from ..histories.settings import Settings
 from ..histories.tables import CONTEXT, OPERATIONS, PLACES_OF_SPLIT, complete, no_rows
@@ -197,6 +197,9 @@ def pair_at_end(unpaired: pl.DataFrame, settings: Settings) -> Parts:
     parts.add("never completed", int(paired.operations["completed"].null_count()))
     _observe(paired.operations, settings, parts)
     parts.leave_out(paired.malformed)
+    if lone := int((paired.malformed["reason"] == LONE_COMPLETION).sum()):
+        row = {"kind": "lone completions", "detail": str(lone)}
+        parts.context.append(complete(pl.DataFrame([row]), CONTEXT))
     return _with_recorded(parts)
 
 

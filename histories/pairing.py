@@ -13,6 +13,7 @@ from .tables import EVENTS, MAX_INT64, OPERATIONS, OUTCOME, complete, no_rows
 
 PLACED_EVENTS = {"place": pl.Int64, **{name: kind for name, kind in EVENTS.items() if name != "line"}}
 MALFORMED = {"place": pl.Int64, "reason": pl.String}
+LONE_COMPLETION = "a completion without an invocation"
 
 # Fields that a completion may leave out: they come from its invocation.
 _REPEATED = (
@@ -125,7 +126,7 @@ def pair_remaining(unpaired: pl.DataFrame, dialect: str = "native") -> Paired:
     invocations = paired.unpaired.filter(pl.col("type") == "invoke").sort("place", maintain_order=True)
     orphans = paired.unpaired.filter(pl.col("type") != "invoke")
     operations = [complete(paired.operations, OPERATIONS), _open(invocations), _as_indeterminate(orphans)]
-    reasons = orphans.select("place", reason=pl.lit("a completion without an invocation"))
+    reasons = orphans.select("place", reason=pl.lit(LONE_COMPLETION))
     return Paired(pl.concat(operations), no_rows(PLACED_EVENTS), pl.concat([paired.malformed, reasons]))
 
 

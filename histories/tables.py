@@ -162,6 +162,7 @@ CONTEXT: Schema = {
     #   sends to: the history has sends to the topic in `process`
     #   left out: lines of the history were not read
     #   unreadable: lines could not be read; their number is in `detail`
+    #   lone completions: those without an invocation, whose lines are missing; their number is in `detail`
     "kind": pl.String,
     "process": pl.String,
     "outcome": OUTCOME,

@@ -96,7 +96,8 @@ def _kind(history: History) -> tuple[Any, ...]:
     producers = {name for name, about in history.config["processes"].items() if about.get("role") == "producer"}
     without_steps = tuple(event["time"] for event in history.events if event["f"] == "txn" and not event.get("ops"))
     declared = history.config.get("final") is True, history.config.get("finished")
-    return named, declared, handles, level, producers <= senders, without_steps
+    has_silent_reader = not named and "final" in history.config["processes"]
+    return named, declared, handles, level, producers <= senders, without_steps, has_silent_reader
 
 
 def _calmed(history: History) -> Iterator[Event]:

@@ -87,6 +87,8 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         first, reset = min([*set_to, lowest]), not set_to or min(set_to) > lowest
     joined = [op.done for op in twin.ops if op.process in members and _joins(op)]
     name = _name(twin, members[0])
+    if name and _lacks_first_lines(twin, members, polls):
+        return
     for offset in sorted(held):
         passing = [op.done for op, to in commits if to > offset]
         passing += [min(op.done for op, _ in polls)] if offset < first else []
@@ -108,6 +110,18 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             written = [send.done for send in twin.sends if send.value in left]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _lacks_first_lines(twin: Twin, members: list[str], polls: list[tuple[Op, Read]]) -> bool:
+    """Has a member polled before it joined, although another one recorded that it joined?"""
+    joined = {
+        member: min((op.done for op in twin.ops if op.process == member and _joins(op)), default=FOREVER)
+        for member in members
+    }
+    late = {
+        op.process for op, _ in polls if joined[op.process] > min(o.done for o, _ in polls if o.process == op.process)
+    }
+    return bool(late) and any(time < FOREVER for member, time in joined.items() if member not in late)
 
 
 def _ended(twin: Twin, members: list[str]) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64
+from ..wording import some
 from .observations import Observations, once
 from .ranges import NO_RANGES, Ranges, union_of
 
@@ -49,7 +50,23 @@ def has_left_out_lines(p: Observations) -> bool:
 @once
 def may_lack_operations(p: Observations) -> bool:
     """Whether both lines of an operation may be unreadable, so that nothing is known of it."""
-    return int(p.context.filter(kind="unreadable")["detail"].cast(pl.Int64).sum()) >= 2
+    return _number_of(p, "unreadable") >= 2
+
+
+@once
+def lacks_lines(p: Observations) -> str:
+    """What shows that lines of the history are missing, as where a file was cut; empty without a sign."""
+    recorded = p.context.filter(kind="events")["process"]
+    if silent := [name for name in p.settings.final_readers() if name not in recorded]:
+        return f"run.json names the final reads of {some(silent)}, and the history has no event of it"
+    if _number_of(p, "lone completions") > _number_of(p, "unreadable"):
+        return "the history has completions without an invocation"
+    return ""
+
+
+def _number_of(p: Observations, kind: str) -> int:
+    """The number in the rows of the context of this kind."""
+    return int(p.context.filter(kind=kind)["detail"].cast(pl.Int64).sum())
 
 
 def within_polls(p: Observations, processes: Iterable[str]) -> Ranges:

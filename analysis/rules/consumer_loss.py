@@ -13,7 +13,7 @@ from ...models.arrays import Mask
 from ..extremes import greatest, least
 from ..partitions.adjacent_runs import adjacent_runs
 from ..partitions.coordinators import committed_at_last, group_evidence
-from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
+from ..partitions.indeterminate_polls import indeterminate_polls, within_polls
 from ..partitions.marks import IS_COMMITTED, IS_HANDLED
 from ..partitions.partition import Offsets, Partition
 from ..timelines.facts import SECOND
@@ -30,6 +30,7 @@ from .consumer_groups import (
     sent_after_the_end,
     with_begin,
 )
+from .missing_events import below_unrecorded_commits, why_events_may_be_missing
 from .rule import EvidenceLike, MissingSetting, Result, Rule, Unknown, finding, seconds, where
 
 
@@ -60,6 +61,10 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
     - A poll of a member without a known outcome may have returned the record.
     - A transaction of unknown outcome commits an offset after the record, which a member had polled.
     - A handle of a member has neither an outcome nor records, or two lines of the history could not be read.
+    - The history lacks lines: it has completions without an invocation, no event of the final reader of run.json, or a
+      poll of a member before its assignment, though other members recorded theirs.
+    - No member recorded the commit that an assignment or __consumer_offsets shows, though all members have
+      enable.auto.commit=false, and recorded no commit at its callback.
     - Only __consumer_offsets shows the commit, and a member of the group recorded nothing, or the history ends before.
     - run.json does not set group.id of a producer that commits in transactions, and some process handled the record.
     - Compaction may have removed the record: run.json does not set cleanup.policy, a later record has its key, and the
@@ -121,10 +126,12 @@ def _doubts(
     polled = p.reads.filter(pl.col("process").is_in(handling.implode()))["offset"]
     who = some(sorted({*handling}))
     yield np.isin(missed, polled), [Unknown(f"what {who} of {group} handled of {p.name} is not recorded")]
-    if may_lack_operations(p):
+    by_unrecorded, commit = below_unrecorded_commits(p, group, commits, missed)
+    yield by_unrecorded, [Unknown(commit)]
+    if reason := why_events_may_be_missing(p, group):
         records_handles = len(p.context.filter(group.is_member, pl.col("kind") == "handles")) > 0
         is_known = within_polls(p, group.members).hold(missed) & (not records_handles)
-        yield ~is_known, [Unknown(f"lines that may be of {group} could not be read")]
+        yield ~is_known, [Unknown(reason)]
 
 
 def _handled_in_doubt(p: Partition, group: Group, missed: Offsets) -> tuple[Mask, Mask]:

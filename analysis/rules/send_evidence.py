@@ -9,7 +9,7 @@ import polars as pl
 
 from ...histories.settings import idempotence
 from ...histories.tables import MAX_INT64
-from ..partitions.indeterminate_polls import has_left_out_lines
+from ..partitions.indeterminate_polls import has_left_out_lines, lacks_lines
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import with_later_end
@@ -137,16 +137,17 @@ def missing_sends(p: Partition) -> tuple[str, pl.Expr]:
 
 
 def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
-    """If the recorder was killed: the end of the producer that stopped first, and the reads since then.
+    """If the recorder was killed, or the history was cut: the end of the producer that stopped first, and the reads
+    since then.
 
     The last lines of a killed recorder are missing, while other processes of the run may record for longer.
     """
     ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
-    if not p.settings.is_unfinished or not len(ends):
+    why = "the recorder did not finish (run.json has finished: false)" if p.settings.is_unfinished else lacks_lines(p)
+    if not why or not len(ends):
         return "", pl.lit(False)
     process, end = ends.sort("end", "process").row(0)
-    reason = f"the recorder did not finish (run.json has finished: false), and its last line of {process} here is of"
-    return f"{reason} {seconds(end)}", pl.col("first_read") >= end
+    return f"{why}, and the last line of {process} here is of {seconds(end)}", pl.col("first_read") >= end
 
 
 def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:

@@ -119,8 +119,9 @@ def phantom_read(p: Partition) -> Iterator[Result]:
     recorded.
     Unknown when: Sends may be missing from the history: some lines could not be read, run.json names a producer without
     any recorded event, or a transaction without an outcome has no recorded steps. run.json states that the recorder
-    did not finish, and the read came after the last recorded event of a producer. A process recorded its times in
-    another unit or by another clock: then records are read at their offsets before they are sent.
+    did not finish, or the history has no event of the final reader of run.json, and the read came after the last
+    recorded event of a producer. A process recorded its times in another unit or by another clock: then records are
+    read at their offsets before they are sent.
     In Jepsen histories: An operation of any outcome polled a value that none sent, though others sent to the key.
     Unknown if a line was left out. Jepsen's checker ends with an exception.
     """
