@@ -179,10 +179,12 @@ def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> l
     """The last fact that the broker was in the ISR after the records were acknowledged, or else when they were.
 
     A follower in the ISR may lack records that are not committed, such as unread ones of acks=1. It has them if it
-    joined the ISR since, or led with them. Once a leader began at or below the records, no ISR shows who has them.
+    joined the ISR since, or led with them. Once a leader began at or below the records, or was elected uncleanly, no
+    ISR shows who has them.
     """
-    terms = dated(timeline.terms.values(), lost.stored_at)
-    until = min([until, *(term.when for term in terms if term.start is not None and term.start <= lost.first)])
+    later_terms = dated(timeline.terms.values(), lost.stored_at)
+    without = [t for t in later_terms if t.elected_uncleanly or (t.start is not None and t.start <= lost.first)]
+    until = min([until, *(term.when for term in without)])
     later = timeline.isr_between(lost.stored_at, until - 1)
     if not is_committed(lost):
         earlier = timeline.isr_between(until=lost.stored_at)

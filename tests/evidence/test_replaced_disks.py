@@ -10,7 +10,7 @@ from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import logs
 from .test_disk_causes import ALONE, CLEAN, NEW, STOPPED, rolled_back, sentences
-from .timelines import BOOT, CRASHED, LOADED, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import BOOT, CRASHED, CUT, LOADED, epochs, fault, lost, metadata, server_log, timeline
 
 
 def moved(*changes, after):
@@ -166,13 +166,23 @@ def later_leader(*changes, epochs_of_1, events, faults=(), acks="all"):
     return explain_loss(held, lost(acks)).cause
 
 
-@pytest.mark.parametrize(("start", "cause"), [(2, "log-rolled-back"), (1, "single-ack-failover")])
-def test_a_broker_that_led_from_above_a_record_with_acks_1_had_it(start, cause):
-    """Broker 2 acknowledges with acks=1, and broker 1 leads from `start` before its log is replaced."""
-    changes = (3, {"leader": 2, "isr": [1, 2]}), (7, {"leader": 1, "isr": [1, 2]}), LEADS_LAST
+@pytest.mark.parametrize(
+    ("acks", "isr", "start", "cause"),
+    [
+        ("1", [1, 2], 2, "log-rolled-back"),
+        ("1", [1, 2], 1, "single-ack-failover"),
+        ("1", [1, 2], None, "unknown"),
+        ("1", [2], 2, "unknown"),  # by an unclean election, perhaps with another record there
+        ("all", [2], 2, "unknown"),
+    ],
+)
+def test_a_broker_that_led_cleanly_from_above_a_record_had_it(acks, isr, start, cause):
+    """Broker 2 acknowledges the record, and broker 1 leads from `start` before its log is replaced."""
+    changes = (3, {"leader": 2, "isr": isr}), (7, {"leader": 1, "isr": [1, *isr[:-1]]}), LEADS_LAST
     faults = fault("kill", "2", 6.5), fault("kill", "1", 8), fault("restore", "1", 9), fault("restart", "1", 10)
-    terms = {"epochs_of_1": [(1, 0), (2, start), (3, 1)], "events": [server_log("1", (11, LOADED % 1))]}
-    assert later_leader(*changes, **terms, faults=faults, acks="1") == cause
+    begun = [] if start is None else [(2, start)]
+    terms = {"epochs_of_1": [(1, 0), *begun, (3, 1)], "events": [server_log("1", (11, LOADED % 1))]}
+    assert later_leader(*changes, **terms, faults=faults, acks=acks) == cause
 
 
 @pytest.mark.parametrize(("between", "cause"), [((), "log-rolled-back"), ((10, 11), "unknown")])
@@ -193,3 +203,13 @@ def test_a_broker_that_joined_the_isr_later_may_have_what_the_last_replica_lost(
     loads = [server_log("1", (11, LOADED % 1), (14, LOADED % 1))]
     loads += [] if end is None else [server_log("2", (11, LOADED % end))]
     assert later_leader(*changes, epochs_of_1=[(2, 1)], events=loads, faults=dark) == cause
+
+
+@pytest.mark.parametrize(("acks", "cause"), [("all", "last-replica-standing"), ("1", "unknown")])
+def test_the_last_replica_had_as_a_follower_what_acks_all_acknowledged(acks, cause):
+    """Broker 2 acknowledges while broker 1 is in the ISR, and is killed. Broker 1 leads alone, and loses power."""
+    changes = (3, {"leader": 2}), (6, {"leader": 1, "isr": [1]}), LEADS_LAST
+    ends = (("kill", "2", 5.5), ("power-loss", "1", 8), ("restart", "1", 11), ("restart", "2", 14))
+    logged = [server_log("1", (11, LOADED % 1)), server_log("2", (14, LOADED % 2), (15, CUT % 1))]
+    faults = [fault(*end) for end in ends]
+    assert later_leader(*changes, epochs_of_1=[(3, 1)], events=logged, faults=faults, acks=acks) == cause
