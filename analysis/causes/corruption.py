@@ -13,6 +13,7 @@ its broker need not have led.
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any
 
 import polars as pl
@@ -122,7 +123,7 @@ def _missing_segments(timeline: Timeline, snapshot: str, lost: Lost) -> list[Row
 def _first_term_after(timeline: Timeline, broker: str, since: int | None) -> Term | None:
     """The first of a broker's terms as leader that ended after a time, or has not ended."""
     terms = [term for _, term in sorted(timeline.terms.items())]
-    for term, following in zip(terms, [*terms[1:], None], strict=True):
+    for term, following in zip_longest(terms, terms[1:]):
         end = following.time if following is not None else None
         if term.leader == broker and not term.has_conflict and (end is None or since is None or end > since):
             return term

@@ -67,7 +67,7 @@ def test_a_range_of_which_a_part_is_damaged_has_another_cause():
 
 
 def test_misread_records_are_a_consequence_of_the_damage():
-    lines = timeline(damaged(THREE, ("2", 1, 1)), meta=TWO_LEADS)
+    lines = timeline(damaged("1: 0a 1b 2c\n2: 0a 1b 2c\n3: 0a", ("2", 1, 1)), meta=TWO_LEADS)
     assert corruption.explain_misread(lines, 1).is_proved
     assert not corruption.explain_misread(lines, 2).is_proved
 
