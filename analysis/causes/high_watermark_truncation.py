@@ -226,9 +226,6 @@ def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost
 
     One snapshot has the record, and a checkpointed high watermark at or below it. A later one has another record there.
     """
-    had = snapshots_with_records(timeline, broker, lost)
-    if not had:
-        return []
     logs = timeline.replica_logs
     own = logs.records.filter(broker=broker, offset=lost.first)
     holds = dict(zip(own["snapshot"], own["value"], strict=True))
@@ -240,5 +237,5 @@ def _truncation_facts_from_snapshots(timeline: Timeline, broker: str, lost: Lost
         replaced = [name for name in later if holds.get(name) is not None and holds[name] not in lost.values]
         if replaced:
             gone = [e.fact for e in timeline.ends_of(broker, "snapshot") if e.snapshot == replaced[0]]
-            return [*had, mark.fact, *gone]
+            return [*snapshots_with_records(timeline, broker, lost), mark.fact, *gone]
     return []

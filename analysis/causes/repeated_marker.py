@@ -22,8 +22,8 @@ def explain_ending(part: TransactionPart) -> Attempt:
     """Whether a repeated marker ended the records before the coordinator had decided about their transaction."""
     if part.decision is None or part.own_marker is None or part.ending_marker is None:
         return NOT_THE_CASE  # late-write names the missing evidence
-    if part.ending_marker["marker"] >= part.own_marker["marker"] or part.own_marker["marker"] < part.first:
-        return NOT_THE_CASE
+    if part.own_marker["marker"] < part.first:
+        return NOT_THE_CASE  # late-write
     if part.repeated_marker is None:
         return needs(f"which marker the one at offset {part.ending_marker['marker']} of {part.name} repeats")
     steps = [

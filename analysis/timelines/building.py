@@ -102,7 +102,7 @@ def _from_metadata(builder: Builder, metadata: pl.DataFrame) -> None:
             builder.topic_changes.append(_recorded(row, message, kind))
         elif row["kind"] in BROKERS and row["broker_id"] is not None:
             _broker_row(builder, row, directories, placed)
-        elif row["kind"] in ("partition", "change") and row["partition"] == builder.replica_logs.partition:
+        elif row["partition"] == builder.replica_logs.partition:
             _partition_row(builder, row, previous)
             previous, placed = row, _placed(row, directories, placed)
 
