@@ -5,12 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
-from logjudge.analysis.incidents.losses import explain_losses
+from logjudge.analysis.incidents.losses import _times_of_leaders, explain_losses
 from logjudge.analysis.replicas.replica_logs import complete_sends
 from logjudge.histories.tables import Finding
 
 from .replica_texts import joined, logs
-from .timelines import AFTER, LOADED, SECOND, UNCLEAN, epochs, fault, lost, metadata, server_log, timeline
+from .timelines import AFTER, BEGAN, LOADED, SECOND, UNCLEAN, epochs, fault, lost, metadata, server_log, timeline
 
 BEFORE = logs("1: 0a 1b", "mid")
 HELD = {**joined(BEFORE, logs("1: 0a 1x@1\n2: 0a 1x@1")), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
@@ -88,3 +88,21 @@ def test_a_leader_that_appended_another_record_there_did_not_write_the_lost_one(
     part, explanation = explained(found, invoked, ended)
     assert (part.first_acked, part.last_acked) == tuple(time * SECOND for time in times)
     assert explanation.cause == ("unknown" if times[1] == 20 else "unclean-election")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "began", "gone"),
+    [
+        (0, 7, 1, 8),  # the leader of epoch 1 began above it, so it still had it
+        (0, 9, 1, 4),
+        (0, 4, 1, None),
+        (1, 9, 4, 8),
+        (2, 9, None, None),  # not recorded
+    ],
+)
+def test_a_record_was_acknowledged_in_its_epoch_and_before_a_leader_began_without_it(epoch, offset, began, gone):
+    """Epoch 0 began at 1 s from offset 0, epoch 1 at 4 s from offset 9, and epoch 3 at 8 s from offset 5."""
+    terms = (1, "1", 0, 0), (4, "2", 1, 9), (8, "3", 3, 5)
+    events = [server_log(name, (at, BEGAN % (int(name), number, start, 0, name))) for at, name, number, start in terms]
+    times = began and began * SECOND, gone and gone * SECOND - 1
+    assert _times_of_leaders(timeline({}, events=events), epoch, offset, 0, 20 * SECOND) == times

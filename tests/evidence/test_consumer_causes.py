@@ -148,6 +148,7 @@ UNHANDLED = [("g1", "poll", 5, 7), ("g1", "crash", None, None)]
     [
         ([*FRESH, *READ, *UNHANDLED, *AGAIN], "committed-offset-vanished"),
         ([*FRESH, *UNHANDLED, *AGAIN], "consumer-reset"),
+        ([*FRESH, *READ, ("g1", "poll", 5, 12), *UNHANDLED[1:], *AGAIN], "unknown"),  # it had polled beyond them
         # It had committed them.
         ([*FRESH, *READ, *UNHANDLED[:1], ("g1", "commit", 8, None), *UNHANDLED[1:], *AGAIN], "unknown"),
         # The reset did not pass over them.
@@ -202,7 +203,7 @@ def test_the_cause_of_a_truncation_explains_what_the_group_skipped_after_it() ->
     ],
 )
 def test_a_position_below_the_log_start_is_reset(events, deleted, cause) -> None:
-    missed = Missed("x", 0, "g", 5, 8, 4, deleted_since=lambda offset: deleted if offset < 5 else None)
+    missed = Missed("x", 0, "g", 5, 8, 4, deleted_since=lambda _: deleted)
     found = explained(events, missed, AUTO)
     assert found.cause == cause
     assert [fact.kind for fact in found.chain] == (

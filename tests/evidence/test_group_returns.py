@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_missed
-from logjudge.analysis.causes.cases import GROUP_EVENTS, Missed
+from logjudge.analysis.causes.cases import GROUP_EVENTS, Explanation, Missed
+from logjudge.analysis.incidents.losses import ExplainedRange
+from logjudge.analysis.incidents.missed import _truncation_of
 from logjudge.analysis.timelines.facts import SECOND
 
 from .test_consumer_causes import copies
+from .timelines import lost, timeline
 
 # A client set the group to 900, behind the end of the log, so that the reset to the earliest offset moved it to 0.
 ALTERED = [("m1", "poll", 0, 9), ("m1", "commit", 10, None), ("m2", "assign", 900, None)]
@@ -38,3 +44,19 @@ def test_the_last_time_that_a_group_passed_the_records_explains_them(events, cau
     config = {name: {"auto.offset.reset": policy} for name, policy in (("m2", "earliest"), ("m3", "latest"))}
     found = explain_missed(pl.DataFrame(rows, schema=GROUP_EVENTS, orient="row"), missed, config)
     assert found.cause == cause, found
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "cause", "is_explained"),
+    [
+        (1, "b", "unclean-election", True),
+        (1, "b", "unknown", False),
+        (1, "z", "unclean-election", False),  # another record at the offset
+        (2, "b", "unclean-election", False),
+    ],
+)
+def test_the_loss_of_the_record_that_was_polled_there_explains_its_truncation(offset, value, cause, is_explained):
+    p = cast(Any, SimpleNamespace(timeline=timeline({}), topic="orders", partition=0))
+    loss = ExplainedRange(lost(), Explanation(cause))
+    earlier = {"value": value, "time": 6 * SECOND}
+    assert (_truncation_of(p, offset, earlier, [loss]) is not None) == is_explained

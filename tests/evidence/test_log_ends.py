@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.replica_history import short_log_facts
 from logjudge.analysis.causes.surviving_records import still_had_records
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
@@ -21,6 +22,7 @@ from logjudge.models.exploration.shrink import shrink
 from .replica_texts import logs
 from .timelines import (
     AFTER,
+    BEGAN,
     BOOT,
     CUT,
     LEADS,
@@ -311,3 +313,21 @@ def test_a_log_that_a_dead_broker_cannot_have_written_is_a_copy(end, died, isr, 
     explained = explain_loss(held, lost(first=2, last=2, at=10))
     assert explained.cause == cause, explained
     assert ("broker 2 loaded orders-0 with log end 3" in str(explained.chain)) == (cause == "log-rolled-back")
+
+
+@pytest.mark.parametrize(
+    ("terms", "faults", "is_proof"),
+    [
+        ([(1, 1, 0, 0), (12, 1, 1, 1)], (), True),
+        ([(1, 1, 0, 0), (12, 1, 1, 2)], (), False),  # it still had the record
+        ([(1, 1, 0, 0), (12, 1, 2, 1)], (), False),  # another broker may have led epoch 1
+        ([(1, 1, 0, 0), (8, 2, 1, 1), (12, 1, 2, 1)], (), False),
+        ([(1, 2, 0, 0), (3, 1, 1, 0), (12, 1, 2, 1)], (), False),  # broker 2 may have acknowledged the record
+        ([(1, 2, 0, 0), (3, 1, 1, 0), (12, 1, 2, 1)], [fault("kill", "2", 4)], True),
+        ([(1, 1, 0, 0), (12, 1, 1, 1)], [DELETED], False),  # it is the leader of another topic
+    ],
+)
+def test_a_leader_that_leads_next_from_below_the_records_lost_them_itself(terms, faults, is_proof):
+    """Terms: when a broker began to lead an epoch, and from which offset. The record was acknowledged at 5 s."""
+    events = [server_log(f"{broker}", (at, BEGAN % (broker, *rest, 0, "1,2"))) for at, broker, *rest in terms]
+    assert bool(short_log_facts(timeline({}, events=events, faults=faults), "1", lost(), 1)) == is_proof

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.incidents.truncations import explain_truncations
+from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
 from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.replicas.replica_logs import replica_logs_of
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 
@@ -84,3 +85,11 @@ def test_a_follower_truncates_to_offset_0_as_its_leader_found_no_log(cuts, reaso
     [explained] = [one for one in explain_truncations(p) if "truncated" in one.event]
     first = cuts[0][1]
     assert explained.sentence.startswith(f"broker 2 truncated offsets {first} to 8 of orders-0{reason};")
+
+
+@pytest.mark.parametrize(("text", "first"), [("1: 70a@2 75x@2", None), ("1: 70a@1 75x@2", 75)])
+def test_an_epoch_that_began_above_the_start_of_a_shortened_log_replaced_records(text, first):
+    """Retention deleted offsets 0 to 69, and an unknown epoch with them."""
+    tables = logs(text)
+    tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"{70:020d}.log"))
+    assert first_removed(replica_logs_of("orders", 0, tables, leader="1"), 50, 76) == first

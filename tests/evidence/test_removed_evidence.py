@@ -50,6 +50,13 @@ def test_an_old_leader_that_started_again_may_have_lost_its_log_before_an_unclea
     assert explain_loss(found, lost()).cause == cause
 
 
+@pytest.mark.parametrize(("isr", "cause"), [([2], "unclean-election"), ([2, 1], "unknown")])
+def test_a_dead_leader_that_joins_the_isr_again_has_started_though_no_line_shows_it(isr, cause):
+    unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
+    meta = metadata((4, {"isr": [1]}), (9, unclean), (14, {"isr": isr, "leaderRecoveryState": 0}))
+    assert explain_loss(timeline(AFTER, meta=meta, faults=[fault("kill", "1", 7)]), lost()).cause == cause
+
+
 @pytest.mark.parametrize(
     ("text", "about", "is_known"),
     [

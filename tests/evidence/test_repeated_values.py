@@ -51,6 +51,12 @@ def test_copies_that_were_gone_or_read_before_an_election_are_no_consequence_of_
     assert duplicate_cause(timeline(tables, meta=UNCLEAN), twice).cause == cause
 
 
+@pytest.mark.parametrize(("held", "cause"), [("1b 2b", "retry-duplicate"), ("2b", "unknown")])
+def test_only_a_log_with_both_copies_shows_that_an_unknown_producer_repeated_a_record(held, cause):
+    twice = Repeated("orders", 0, "b", (1, 2), "p")
+    assert duplicate_cause(timeline(logs(f"1: 0a {held}"), leader="1"), twice).cause == cause
+
+
 @pytest.mark.parametrize("producer_id", [None, 7])
 @pytest.mark.parametrize(
     ("held", "missing"), [("2b", "a log with all copies"), ("1b 2b", "how an idempotent producer")]

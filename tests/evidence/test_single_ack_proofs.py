@@ -210,13 +210,23 @@ def test_a_leader_in_between_with_the_records_gives_them_to_no_other():
     assert explain_loss(held, lost("1")).cause == "single-ack-failover"
 
 
-@pytest.mark.parametrize(("loaded", "cause"), [(4, "single-ack-failover"), (7, "unknown")])
-def test_a_log_without_lines_of_the_time_of_the_acknowledgement_may_have_been_truncated_then(loaded, cause):
-    """Broker 2 is killed a second before it loads its log. The record was acknowledged at 5 s."""
-    controller = server_log("3", (1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "2")))
+@pytest.mark.parametrize(
+    ("loaded", "replaced", "later", "cause"),
+    [
+        (4, 15, (), "single-ack-failover"),
+        (7, 15, (), "unknown"),  # its server.log begins after the acknowledgement
+        (4, 7, (), "unknown"),  # before its election
+        (4, 15, [(12, LEADS % (1, 2, "1,2"))], "unknown"),  # by the next leader
+    ],
+)
+def test_another_record_that_a_leader_acknowledged_there_proves_that_it_lacked_the_lost_one(
+    loaded, replaced, later, cause
+):
+    """Before leader epochs. Broker 2 is killed a second before it loads its log, and leads from 9 s."""
+    controller = server_log("3", (1, LEADS % (1, 0, "1,2")), (9, LEADS % (2, 1, "2")), *later)
     events = [controller, server_log("2", (loaded, LOADED % 1))]
     faults = fault("kill", "2", loaded - 1), fault("restart", "2", loaded)
     old = of_format_v1("1: 0a 1x\n2: 0a 1x")
     held = timeline(old, events=events, config={UNCLEAN: False}, version="0.10.2.2", faults=faults)
-    replaced = replace(lost("1"), replaced=15 * SECOND, replaced_place=3)
-    assert explain_loss(held, replaced).cause == cause
+    records = replace(lost("1"), replaced=replaced * SECOND, replaced_place=3)
+    assert explain_loss(held, records).cause == cause

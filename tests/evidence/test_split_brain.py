@@ -74,6 +74,12 @@ def test_leaders_one_after_the_other_are_no_split_brain(lines, faults):
     assert {explanation.cause for explanation in explained} == {"unknown"}
 
 
+@pytest.mark.parametrize(("lines", "may_have_led"), [(BOTH[:1], False), (BOTH, True)])
+def test_a_second_leader_raises_the_question_whether_the_first_one_still_led(lines, may_have_led):
+    missing = explain_leaders(split(*lines, faults=(fault("kill", "2", 4),)), 1).missing
+    assert any("whether the first leader of epoch 1 still led" in item for item in missing) == may_have_led
+
+
 def test_a_fenced_leader_still_leads():
     """The controller that fences a broker is not the one that elected it."""
     fences = (4, "INFO [QuorumController id=9] Fencing broker 2 at epoch 1 because its session has timed out. (x)")

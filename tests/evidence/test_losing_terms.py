@@ -1,0 +1,37 @@
+"""Which of several terms after an acknowledgement lost the records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.leader_change import find_leader_change
+
+from .replica_texts import epochs, logs
+from .timelines import LOADED, SECOND, fault, lost, metadata, server_log, timeline
+
+THREE = {"replicas": ("1", "2", "3")}
+UNCLEAN = {"leaderRecoveryState": 1}
+
+
+def test_a_term_before_the_last_acknowledgement_did_not_lose_that_record():
+    """Broker 1 acknowledges offset 1 at 5 s, broker 2 offset 2 at 8 s. Broker 3 leads uncleanly from 9 s."""
+    isr = (1, {"isr": [1, 2, 3], "replicas": [1, 2, 3]})
+    meta = metadata(isr, (6, {"leader": 2, "isr": [2]}), (9, {"leader": 3, "isr": [3], **UNCLEAN}))
+    tables = {**logs("1: 0a\n2: 0a\n3: 0a"), "epochs": epochs(("3", 0, 0), ("3", 2, 1))}
+    records = replace(lost(last=2, values=("b", "c")), last_acked=8 * SECOND)
+    found = timeline(tables, THREE, meta, leader="3")
+    assert find_leader_change(found, records).new_leader == "3"
+    assert explain_loss(found, records).cause == "unclean-election"
+
+
+def test_a_leader_that_never_had_the_records_lost_them_though_it_did_not_restart():
+    """Broker 2 leads uncleanly from 9 s, and acknowledges another record at 11 s. Broker 3 leads from 12 s."""
+    isr, unclean = (1, {"isr": [1], "replicas": [1, 2, 3]}), (9, {"leader": 2, "isr": [2], **UNCLEAN})
+    meta = metadata(isr, unclean, (10, {"isr": [2, 3]}), (12, {"leader": 3, "isr": [3]}))
+    tables = {**logs("1: 0a 1x@2\n3: 0a 1x@2"), "epochs": epochs(("3", 0, 0), ("3", 2, 1))}
+    loads = server_log("2", (1, LOADED % 0))
+    found = timeline(tables, THREE, meta, [loads], leader="3", faults=[fault("kill", "1", 7)])
+    records = replace(lost(), replaced=11 * SECOND, replaced_place=3)
+    assert find_leader_change(found, records).new_leader == "2"
+    assert explain_loss(found, records).cause == "unclean-election"
