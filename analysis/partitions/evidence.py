@@ -42,15 +42,18 @@ def collected_logs(
     assignment = config.get("replica.assignment")
     configured = assignment if isinstance(assignment, list) else None
     recorded = assigned_replicas(metadata, log_events, None, partition)
+    replicas = recorded or assigned_replicas(metadata, log_events, configured, partition)
+    leader, holders = last_leader(metadata, log_events), _brokers_with_batches(frames)
     return replica_logs_of(
         topic,
         partition,
         frames,
         snapshots=order,
         times=dated,
-        leader=last_leader(metadata, log_events),
-        replicas=recorded or assigned_replicas(metadata, log_events, configured, partition),
-        former=_brokers_with_batches(frames) - {*recorded} if recorded else frozenset(),
+        leader=leader,
+        replicas=replicas,
+        former=holders - {*recorded} if recorded else frozenset(),
+        moved_to=frozenset() if recorded or not replicas else (holders | {leader or replicas[0]}) - {*replicas},
         is_compacted=None if policy is None else "compact" in str(policy),
         at_rest=not settings.is_undated,
         is_tiered=is_tiered(config, topic, of_no_partition, log_events),

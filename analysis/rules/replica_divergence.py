@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.evidence.tables import FINAL
 from ...histories.references import kip
 from ...histories.tables import MAX_INT64, Evidence, Finding
 from ..extremes import greatest
@@ -42,14 +43,18 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     Not a breach: A replica that is behind does not diverge, nor does the last log of a broker that a reassignment has
     removed. A divergence above the high watermark that the next election truncates is a note.
     Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. The log
-    of a replica is missing or cannot be read, wholly or in part, where another one has records. Damaged offsets are not
-    compared.
+    of a replica is missing or cannot be read, wholly or in part, where another one has records. Only run.json has the
+    assignment, and another broker has the partition, so that a reassignment may have removed a broker that differs.
+    Damaged offsets are not compared.
     """
     for snapshot in logs.snapshots:
         bounds = logs.extents.filter(snapshot=snapshot)
         marks = dict(bounds.select("broker", "high_watermark").iter_rows())
         for run in divergences(logs, snapshot):
             divergence = _divergence(logs, snapshot, run, sends, marks)
+            if snapshot == FINAL and logs.moved_to:
+                yield Unknown(_perhaps_removed(logs, divergence))
+                continue
             yield _finding(logs, divergence, bounds)
             lacks_marks = any(marks.get(name) is None for name in divergence.brokers)
             if divergence.is_uncommitted and not sends.height and lacks_marks:
@@ -59,6 +64,15 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
                 )
         for one in _not_compared(logs, snapshot):
             yield Unknown(f"{one.description}, so not all replicas of {logs.name} can be compared")
+
+
+def _perhaps_removed(logs: ReplicaLogs, divergence: Divergence) -> str:
+    """The clause that a broker whose last log differs may be no replica any more."""
+    assigned, others = brokers(logs.replicas), brokers(sorted(logs.moved_to))
+    where = f"the last logs of {logs.name} differ at {span(divergence.first, divergence.last)}"
+    return (
+        f"{where}, but run.json assigns it to {assigned}, and now {others} has it: a reassignment may have removed one"
+    )
 
 
 def _not_compared(logs: ReplicaLogs, snapshot: str) -> Iterator[MissingLog]:

@@ -13,7 +13,8 @@ from logjudge.histories.evidence.tables import LOCATION, SEGMENTS
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, Finding
 
-from .replica_texts import epochs, joined, logs
+from .conftest import judge_divergence
+from .replica_texts import epochs, joined, logs, sends
 from .timelines import CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
 
 # Broker 1 was paused with offset 1. Its client sent the record to broker 2 again, and an unclean election brought the
@@ -31,8 +32,8 @@ def explained(taken=11, differing=(1, 1), cut=1):
     found = timeline(tables, about, META, events, leader="1", faults=FAULTS)
     loss = ExplainedRange(LOST, explain_loss(found, LOST))
     assert loss.explanation.cause == "unclean-election"
-    sends = pl.DataFrame([{"value": "c", "partition": 0}], schema=SENDS)
-    frames = sends, pl.DataFrame(schema=READS)
+    sent = pl.DataFrame([{"value": "c", "partition": 0}], schema=SENDS)
+    frames = sent, pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
     place = {"first_offset": differing[0], "last_offset": differing[1], "replicas": ["1", "2"], "snapshot": "early"}
     return explain_divergence(p, Finding("replica-divergence", "", "orders", 0, **place), [loss])
@@ -77,3 +78,23 @@ def test_a_partition_without_batches_has_no_former_replicas():
     held = collected_logs("orders", 0, tables, Settings())
     assert held is not None
     assert not held.former
+
+
+@pytest.mark.parametrize(
+    ("texts", "assigned", "snapshot", "verdict"),
+    [
+        ("1: 0a\n2: 0x@1\n3: 0x@1", ["1", "2"], "", "unknown"),
+        ("1: 0a\n2: 0x@1\n3: 0x@1", ["1", "2"], "early", "invalid"),
+        ("1: 0a\n2: 0x@1\n3: 0x@1", ["1", "2", "3"], "", "invalid"),
+        ("1: 0a\n2: 0x@1", ["1", "2"], "", "invalid"),
+        ("1: 0a\n2: 0x@1\n3: 0x@1", [], "", "invalid"),
+    ],
+)
+def test_only_run_json_has_the_assignment_and_another_broker_has_the_partition(texts, assigned, snapshot, verdict):
+    """A reassignment that nothing collected records may have removed broker 1, and left its log behind."""
+    topic = {"replica.assignment": [assigned]} if assigned else {}
+    settings = Settings(config={"topics": {"orders": topic}, "snapshots": {"early": {"time": 1}}})
+    held = collected_logs("orders", 0, logs(texts, snapshot), settings)
+    assert held is not None
+    found = judge_divergence(held, sends("a@0"))
+    assert (len(found.findings), len(found.unknowns)) == ((0, 1) if verdict == "unknown" else (1, 0))
