@@ -59,6 +59,41 @@ def test_a_name_that_is_no_text_is_refused_and_costs_nothing_else(
     assert '"value":"a"' not in written
 
 
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda recorder: recorder.poll("c").ok([("orders", 0, 1)]), "the value of a tombstone is None"),
+        (
+            lambda recorder: recorder.poll("c").ok([{"topic": "orders", "partition": 0, "offset": 1}]),
+            "offset and value",
+        ),
+        (lambda recorder: recorder.txn("t").poll([("orders", 0, 1)]), r"found \('orders', 0, 1\), expected"),
+        (lambda recorder: recorder.handle("c", [("orders", 0, 1)]), "the value of a tombstone is None"),
+        (lambda recorder: recorder.end_offsets("c").ok([("orders", 0)]), r"found \('orders', 0\), expected an offset"),
+        (lambda recorder: recorder.end_offsets("c").ok({"topic": "orders", "partition": 0}), "expected an offset"),
+        (lambda recorder: recorder.commit("c", [("orders", 0)]), "expected an offset"),
+        (lambda recorder: recorder.txn("t").commit(("orders", 0)), "expected an offset"),
+    ],
+)
+def test_a_value_or_an_offset_that_is_missing_is_refused(
+    tmp_path: Path, call: Callable[[Recorder], object], reason: str
+) -> None:
+    recorder = Recorder(tmp_path / "run")
+    with pytest.raises(UsageError, match=reason):
+        call(recorder)
+    assert "null" not in (recorder.finish() / "history.jsonl").read_text()
+
+
+def test_an_explicit_none_is_a_tombstone_or_an_unknown_offset(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.poll("c").ok([("orders", 0, 1, None)])
+    recorder.commit("c", [("orders", 0, None)]).ok()
+    recorder.assign("c", [("orders", 0)], group=True)
+    written = (recorder.finish() / "history.jsonl").read_text()
+    assert written.count('"value":null') == 1
+    assert written.count('"offset":null') == 3
+
+
 @pytest.mark.parametrize("about", [{"topics": ["orders"]}, {"topics": {"orders": 3}}, {"processes": {"p0": "all"}}])
 def test_settings_that_are_no_dictionaries_are_refused(tmp_path: Path, about: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="to a dictionary of its settings"):

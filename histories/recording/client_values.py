@@ -17,11 +17,13 @@ _RECORD = ("topic", "partition", "offset", "value", "key")
 _POSITION = ("topic", "partition", "offset", "start")
 _RECORD_FIELDS = (*_RECORD, "timestamp", "leader_epoch")
 _EXPECTED_RECORD = (
-    "a dictionary with topic, partition and offset, (topic, partition, offset, value[, key]), or a client's record"
+    "a dictionary with topic, partition, offset and value, (topic, partition, offset, value[, key]), or a client's "
+    "record; the value of a tombstone is None"
 )
 _EXPECTED_POSITION = (
     "a dictionary with topic and partition, (topic, partition[, offset[, start]]), or a client's TopicPartition"
 )
+_EXPECTED_OFFSET = "an offset, as in (topic, partition, offset); None if it is not known"
 
 
 def text_of(value: Any, field: str) -> str | int | None:
@@ -89,11 +91,19 @@ def _record(item: Any) -> Fields | None:
     return record
 
 
-def positions_of(found: Any) -> list[Fields]:
-    """Partitions with offsets: of an iterable, or of a dictionary from partition to offset."""
+def positions_of(found: Any, needs_offset: bool = False) -> list[Fields]:
+    """Partitions with offsets: of an iterable, or of a dictionary from partition to offset.
+
+    Raises UsageError, with `needs_offset` also for a tuple or a dictionary without an offset.
+    """
     if isinstance(found, Mapping) and "topic" not in found:
         return [_position(item, offset) for item, offset in found.items()]
-    return [_position(item) for item in _items(found)]
+    items = list(_items(found))
+    for item in items if needs_offset else ():
+        is_short = isinstance(item, tuple | list) and not hasattr(item, "topic") and len(item) == 2
+        if is_short or (isinstance(item, Mapping) and "offset" not in item):
+            raise UsageError(f"found {item!r:.80}, expected {_EXPECTED_OFFSET}")
+    return [_position(item) for item in items]
 
 
 def partitions_of(found: Any) -> list[Fields]:
@@ -111,11 +121,11 @@ def _position(item: Any, given: Any = None) -> Fields:
 
 
 def _fields(item: Any, order: tuple[str, ...], names: tuple[str, ...], expected: str) -> Fields:
-    """The named fields of an item. Raises UsageError if topic or partition is missing."""
+    """The named fields of an item. Raises UsageError if topic, partition, or a record's offset or value is missing."""
     if isinstance(item, Mapping):
         fields = {name: item[name] for name in names if name in item}
     elif hasattr(item, "topic"):
-        values = {name: getattr(item, name, None) for name in names}
+        values = {name: getattr(item, name) for name in names if hasattr(item, name)}
         # Those of confluent-kafka's Message are methods.
         fields = {name: value() if callable(value) else value for name, value in values.items()}
     elif isinstance(item, tuple | list):
@@ -123,6 +133,7 @@ def _fields(item: Any, order: tuple[str, ...], names: tuple[str, ...], expected:
     else:
         fields = {}
     needed = order[:3] if order is _RECORD else order[:2]
-    if not isinstance(fields.get("topic"), str) or any(fields.get(name) is None for name in needed):
+    lacks_value = order is _RECORD and "value" not in fields
+    if not isinstance(fields.get("topic"), str) or any(fields.get(name) is None for name in needed) or lacks_value:
         raise UsageError(f"found {item!r:.80}, expected {expected}")
     return fields

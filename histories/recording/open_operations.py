@@ -210,7 +210,7 @@ class Positions(OpenOperation):
 
     def ok(self, offsets: Any) -> None:
         """The response: partitions with their end offset and, if it is known, `start`, their log start offset."""
-        self._complete("ok", {"offsets": positions_of(offsets)})
+        self._complete("ok", {"offsets": positions_of(offsets, needs_offset=True)})
 
 
 class Step:
@@ -274,7 +274,7 @@ class Transaction(OpenOperation):
 
     def commit(self, offsets: Any) -> None:
         """Record offsets that the transaction commits (send_offsets_to_transaction)."""
-        self._add({"f": "commit", "offsets": positions_of(offsets)})
+        self._add({"f": "commit", "offsets": positions_of(offsets, needs_offset=True)})
 
     def _add(self, step: Fields) -> None:
         if self._outcome:

@@ -138,7 +138,7 @@ class Recorder:
         `member`: the client, which has the member id and the generation after the commit, or both as a pair.
         """
         self._journal.suspend_poll(process)
-        fields: Fields = {"offsets": positions_of(offsets), **({"auto": True} if auto else {})}
+        fields: Fields = {"offsets": positions_of(offsets, needs_offset=True), **({"auto": True} if auto else {})}
         return Commit(self._journal, process, self._journal.begin(process, "commit", fields), member)
 
     def assign(
