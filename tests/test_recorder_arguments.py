@@ -22,6 +22,18 @@ def test_a_wrong_place_of_a_send_is_refused_and_leaves_it_open(tmp_path: Path, a
     assert [json.loads(line)["type"] for line in lines] == ["invoke", "info"]
 
 
+@pytest.mark.parametrize("arguments", [(0, -5), (-2, 0), (0, -1000)])
+def test_a_negative_number_that_no_client_reports_is_refused(tmp_path: Path, arguments: tuple[int, int]) -> None:
+    recorder = Recorder(tmp_path / "run")
+    with pytest.raises(UsageError, match="found a negative"):
+        recorder.send("p0", "orders", "a").ok(*arguments)
+    with pytest.raises(UsageError, match="found a negative"):
+        recorder.txn("t0").send("orders", "b").ok(*arguments)
+    with pytest.raises(UsageError, match="expected a record with a partition and an offset from 0"):
+        recorder.poll("c").ok([("orders", *arguments, "a")])
+    assert '"ok"' not in (recorder.finish() / "history.jsonl").read_text()
+
+
 def test_a_place_may_be_an_integer_of_numpy(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run")
     recorder.send("p0", "orders", "a").ok(np.int64(0), np.int64(7))

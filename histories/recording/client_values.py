@@ -75,6 +75,8 @@ def _record(item: Any) -> Fields | None:
     if callable(getattr(item, "error", None)) and item.error() is not None:
         return None
     fields = _fields(item, _RECORD, _RECORD_FIELDS, _EXPECTED_RECORD)
+    if int(fields["partition"]) < 0 or int(fields["offset"]) < 0:
+        raise UsageError(f"found {item!r:.80}, expected a record with a partition and an offset from 0")
     record = {
         "topic": fields["topic"],
         "partition": int(fields["partition"]),

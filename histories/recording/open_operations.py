@@ -20,6 +20,9 @@ from .client_values import offset_of, positions_of, records_of, text_of
 from .event_log import EventLog, Fields, line_of, require_name
 from .membership import membership_of
 
+UNKNOWN_OFFSETS = (-1, -1001)  # by which Kafka's clients, and librdkafka, report that they received none
+UNKNOWN_PARTITION = -1
+
 
 class OpenOperation:
     """An invocation that waits for its outcome."""
@@ -100,6 +103,14 @@ def _number(value: Any, name: str) -> int | None:
         raise UsageError(f"ok({name}=…): found {value!r:.80}, expected an integer or None") from error
 
 
+def _require_place(partition: int | None, offset: int | None) -> None:
+    """Raises UsageError for a negative number that no client reports."""
+    if partition is not None and partition < 0 and partition != UNKNOWN_PARTITION:
+        raise UsageError(f"ok(partition={partition}): found a negative partition, expected one from 0, or None")
+    if offset is not None and offset < 0 and offset not in UNKNOWN_OFFSETS:
+        raise UsageError(f"ok(offset={offset}): found a negative offset, expected one from 0, or None if it is unknown")
+
+
 def place_of(metadata: Any) -> tuple[int | None, int | None]:
     """Partition and offset of a client's RecordMetadata; none of None, which aiokafka returns with acks=0."""
     return (None, None) if metadata is None else (metadata.partition, metadata.offset)
@@ -115,10 +126,11 @@ class Send(OpenOperation):
         self._topic = topic
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
-        """It was acknowledged, at this place; None or a negative number if the client received none (acks=0)."""
+        """It was acknowledged, at this place; None or the client's -1 or -1001 if it received none (acks=0)."""
         journal = self._journal
         if partition.__class__ is not int or offset.__class__ is not int:
             partition, offset = _number(partition, "partition"), _number(offset, "offset")
+        _require_place(partition, offset)
         with journal.lock:
             if self._outcome or journal.log.is_closed:
                 return
@@ -223,6 +235,7 @@ class Step:
 
     def ok(self, partition: int | None = None, offset: int | None = None) -> None:
         """The place at which the message was acknowledged."""
+        _require_place(partition, offset)
         if partition is not None:
             self._fields["partition"] = int(partition)
         self._fields["offset"] = offset_of(offset)
