@@ -63,13 +63,13 @@ def _candidates(merged: list[Fact], same: list[int], fact: Fact) -> Iterator[int
 
 
 def _is_same_event(one: Fact, other: Fact) -> bool:
-    """Whether two facts with equal `about` record one event. If one source records both, they are two events."""
+    """Whether two facts of `_candidates` record one event. If one source records both, they are two events."""
     if other.kind in ONCE:
         return True
     for known in (one, *one.also) if other.kind not in BOTH_SIDES else ():
         if _origin(known) == _origin(other):
             return _place_in_source(known) == _place_in_source(other)
-    return one.time is not None and other.time is not None and abs(one.time - other.time) <= SAME_TIME_NS
+    return other.time is not None
 
 
 def _place_in_source(fact: Fact) -> tuple[Any, ...]:
