@@ -46,6 +46,8 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
     assert explain_divergence(timeline(tables, version="2.0.1"), DIFFER).cause == "leader-epoch-divergence"
     assert explain_divergence(timeline(tables, version="2.1.0"), DIFFER).cause == "unknown"
     assert explain_divergence(timeline(tables, version=None), DIFFER).cause == "unknown"
+    old = {**tables, "batches": tables["batches"].with_columns(magic=pl.lit(1, pl.Int8))}
+    assert explain_divergence(timeline(old, version="1.0.2"), DIFFER).cause == "unknown"
     # Logs that differ do not tell which election lost the records.
     assert explain_loss(timeline(tables, version="1.0.2"), lost()).cause == "unknown"
 

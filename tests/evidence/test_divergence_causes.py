@@ -24,7 +24,7 @@ FAULTS = (fault("pause", "1", 3), fault("kill", "2", 7), fault("restart", "2", 1
 LOST = lost(first=2, last=2, values=("c",))
 
 
-def explained(taken=11, differing=(1, 1), cut=1):
+def explained(taken=11, differing=(1, 1), cut=1, replicas=("1", "2")):
     held = joined(logs("1: 0a 1b\n2: 0a 1b@1 2c@1", "early"), logs("1: 0a 1b 2x@2\n2: 0a 1b 2x@2"))
     tables = {**held, "epochs": epochs(("1", 0, 0), ("1", 2, 2))}
     events = [server_log("2", (14, LOADED % 3), (15, CUT % cut))]
@@ -35,7 +35,7 @@ def explained(taken=11, differing=(1, 1), cut=1):
     sent = pl.DataFrame([{"value": "c", "partition": 0}], schema=SENDS)
     frames = sent, pl.DataFrame(schema=READS)
     p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    place = {"first_offset": differing[0], "last_offset": differing[1], "replicas": ["1", "2"], "snapshot": "early"}
+    place = {"first_offset": differing[0], "last_offset": differing[1], "replicas": list(replicas), "snapshot": "early"}
     return explain_divergence(p, Finding("replica-divergence", "", "orders", 0, **place), [loss])
 
 
@@ -50,6 +50,7 @@ def test_a_truncation_that_lost_records_explains_the_copy_that_it_removed_before
     [
         {"cut": 2},  # it kept the record that differs
         {"taken": 16},  # the copies still differed after it
+        {"replicas": ("1", "3")},  # of a broker that truncated nothing
         {"differing": (1, 2)},  # the loss itself: the finding is related to it
     ],
 )

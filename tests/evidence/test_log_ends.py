@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
-from logjudge.analysis.causes.replica_history import short_log_facts
+from logjudge.analysis.causes.replica_history import lasting_cuts, short_log_facts
 from logjudge.analysis.causes.surviving_records import still_had_records
 from logjudge.analysis.engines.local import judge_run
 from logjudge.histories.bundle import open_run
@@ -331,3 +331,18 @@ def test_a_leader_that_leads_next_from_below_the_records_lost_them_itself(terms,
     """Terms: when a broker began to lead an epoch, and from which offset. The record was acknowledged at 5 s."""
     events = [server_log(f"{broker}", (at, BEGAN % (broker, *rest, 0, "1,2"))) for at, broker, *rest in terms]
     assert bool(short_log_facts(timeline({}, events=events, faults=faults), "1", lost(), 1)) == is_proof
+
+
+@pytest.mark.parametrize(
+    ("stop", "between", "is_lasting"),
+    [
+        ("kill", {"leader": -1}, True),
+        ("kill", {"leader": 2}, False),  # broker 1 may have fetched the records from broker 2 again
+        ("pause", {"leader": -1}, False),  # its process still had the log
+    ],
+)
+def test_what_a_fault_cut_off_a_stopped_brokers_log_is_gone_if_it_leads_next(stop, between, is_lasting):
+    cut = replace(fault("truncate", "1", 7), details={"topic": "orders", "partition": 0, "offsets_cut": [1]})
+    meta = metadata((8, between), (12, {"leader": 1}))
+    found = timeline({}, meta=meta, faults=[fault(stop, "1", 6), cut])
+    assert bool(lasting_cuts(found, "1")) == is_lasting
