@@ -196,6 +196,9 @@ def test_a_truncation_after_a_power_loss_did_not_remove_the_records_lost_before(
     assert cause() == "high-watermark-truncation"
     assert cause(*dark) == "unknown"
     assert cause(*dark, logged=[(7, LOADED % 2)]) == "high-watermark-truncation"  # its disk had kept them
+    killed = (fault("kill", "2", 6), fault("restart", "2", 7))
+    assert cause(*killed) == "high-watermark-truncation"
+    assert cause(*killed, logged=[(7, LOADED % 1)]) == "unknown"  # an earlier truncation had removed them
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from logjudge.histories.recording.batch_bounds import batches
 from logjudge.histories.tables import MAX_INT64
 
 from .replica_texts import checkpoints, epochs, logs
-from .timelines import SECOND, UNCLEAN, lost, timeline
+from .timelines import SECOND, UNCLEAN, lost, server_log, timeline
 
 
 def with_compacted_topic(source, folder, keys=7):
@@ -204,3 +204,14 @@ def test_compaction_does_not_explain_an_absence_if_the_offset_was_acknowledged_a
         left = [one for one in found if one.base_offset >= 700]
         segment.write_bytes(b"".join(raw[one.start : one.end] for one in left))
     assert logjudge.check(run).rules["acknowledged-absent"]["verdict"] == "unknown"
+
+
+def test_the_first_move_of_a_log_start_beyond_a_record_shows_when_it_was_deleted():
+    moved = "INFO [UnifiedLog partition=orders-0, dir=/d] Incremented log start offset to {} due to {} (x.UnifiedLog)"
+    request = "client delete records request"
+    moves = server_log("1", *((at, moved.format(at, request)) for at in (1, 3, 4)))
+    tables = {**logs("1: 4c"), "checkpoints": checkpoints(("log-start", "1", 4))}
+    found = explain_absence(timeline(tables, events=[moves], leader="1"), lost())
+    assert found.cause == "retention"
+    assert [fact.offset for fact in found.chain if fact.time == 3 * SECOND] == [3]
+    assert sum("moved the log start" in fact.sentence for fact in found.chain) == 1

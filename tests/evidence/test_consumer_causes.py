@@ -318,6 +318,7 @@ def test_a_damaged_copy_may_lack_the_commit() -> None:
     ("seconds", "stored", "reason", "measure"),
     [
         (70, [], "offsets.retention.minutes, or the group was deleted", "offsets.retention.minutes longer"),
+        (70, [("committed", 5, 1)], "offsets.retention.minutes, or the group was", "offsets.retention.minutes longer"),
         (59, [], "too soon for offsets.retention.minutes", "offsets.topic.replication.factor=3"),
         (70, [("committed", 5, 1), ("removed", None, 66)], "it had expired, or was deleted", "offsets.retention.min"),
         # kafka-consumer-groups --delete-offsets of Kafka 4.2.
