@@ -9,9 +9,11 @@ import polars as pl
 
 from ..histories.bundle import Run
 from ..histories.errors import InputError
+from ..histories.event_fields import Oddity, Seen, merged, odd_fields
 from ..histories.tables import OBSERVED
 from .batches import batches_of
 from .engines.local import Gathered, gather, screen_small
+from .engines.threads import on_all_cores
 from .kernel import judge_unit
 from .partitions.foreign_clock import INVOCATIONS, set_back
 from .results import to_frame
@@ -47,6 +49,7 @@ def lint(run: Run) -> Lint:
     gathered = gather(replace(run, settings=settings, evidence=()))
     silent = processes_without_completion(gathered)
     results = gathered.results
+    valueless = topics_without_values(gathered)
     went_back, at_once = times_going_back(gathered), processes_with_overlapping_polls(gathered)
     unproved = screen_small(gathered)
     for unit in sorted(gathered.units):
@@ -65,13 +68,33 @@ def lint(run: Run) -> Lint:
     if silent:
         count = plural(len(silent), "process", "processes")
         broken.append(f"no operation of {count} ever completes ({some(silent)}): are completions recorded?")
-    return Lint(results.quarantine(), tuple(broken), (fast,) if fast and not has_wrong_unit else ())
+    if valueless:
+        broken.append(f"no send to {some(valueless)} has a value: are all of them tombstones?")
+    odd = merged(on_all_cores(odd_fields, run.splits))
+    sentences = {oddity: _sentence(oddity, seen, gathered) for oddity, seen in odd.items()}
+    broken += [sentence for oddity, sentence in sentences.items() if oddity.is_warning]
+    notes = [sentence for oddity, sentence in sentences.items() if not oddity.is_warning]
+    return Lint(results.quarantine(), tuple(broken), (*([fast] if fast and not has_wrong_unit else ()), *notes))
+
+
+def _sentence(oddity: Oddity, seen: Seen, gathered: Gathered) -> str:
+    """What is odd, and where."""
+    source, line = gathered.results.locator()(seen.place)
+    return f"{oddity.found} in {plural(seen.lines, 'line')}, first at {source}:{line}: {oddity.expected}"
 
 
 def _observations(gathered: Gathered, names: Iterable[str] = OBSERVED) -> list[pl.DataFrame]:
     """All sends, reads and marks, or the tables with these names, before small partitions are screened."""
     read = [*gathered.units.values(), *gathered.small]
     return [frame for tables in read for name in names for frame in tables.get(name, ())]
+
+
+def topics_without_values(gathered: Gathered) -> list[str]:
+    """The topics to which no send has a value; sorted. Their values may be in a field of another name."""
+    frames = [*_observations(gathered, ["sends"]), gathered.common.unplaced]
+    sends = pl.concat([frame.select("topic", "value") for frame in frames])
+    by_topic = sends.group_by("topic").agg(pl.col("value").is_null().all())
+    return by_topic.filter("value")["topic"].drop_nulls().sort().to_list()
 
 
 def times_going_back(gathered: Gathered) -> str:

@@ -43,7 +43,8 @@ def command(paths: tuple[Path, ...], reader: str | None, show_all: bool, as_json
     """List the errors in histories: malformed lines, and reasons why a verdict would be unknown.
 
     FILE is a history, a run bundle, or - for standard input. There are warnings about times that cannot be nanoseconds,
-    repeated values, processes without completions or with two open polls, missing final reads and missing settings.
+    repeated or missing values, processes without completions or with two open polls, missing final reads, missing
+    settings, and misspelt fields.
     docs/format.md describes the format. Exit code: 0 no errors, 1 malformed lines, 3 only warnings. Notes do not change
     it.
     """

@@ -17,6 +17,7 @@ from jsonschema import Draft202012Validator
 from logjudge.histories.errors import InputError
 from logjudge.histories.event_schema import event_schema
 from logjudge.histories.readers import native
+from logjudge.histories.recording.recorder import Recorder
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "examples" / "unclean-election"
@@ -194,3 +195,68 @@ def test_a_line_in_which_the_file_ends_is_named(end: str, is_cut: bool, tmp_path
     assert output.count("the file ends here without a line feed: was it cut") == is_cut
     assert "h.jsonl:5: no JSON" in output
     assert 'as there is no run.json with "final": true' in output
+
+
+def renamed(event: dict[str, Any], **names: str) -> dict[str, Any]:
+    return {names.get(name, name): value for name, value in event.items()}
+
+
+def record(**about: object) -> dict[str, Any]:
+    return CLEAN[3] | {"records": [{"topic": "t", "partition": 0, "offset": 0, "value": "a", **about}]}
+
+
+TOMBSTONES = [{**event, "value": None} for event in CLEAN[:2]]
+
+
+@pytest.mark.parametrize(
+    ("events", "warning"),
+    [
+        (
+            [renamed(event, value="vlaue") for event in CLEAN],
+            "unknown field vlaue in 2 lines, first at history.jsonl:1: did you mean value?",
+        ),
+        (
+            [*CLEAN[:3], renamed(CLEAN[3], records="recrods")],
+            "unknown field recrods in 1 line, first at history.jsonl:4: did you mean records?",
+        ),
+        ([CLEAN[0], renamed(CLEAN[1], offset="ofset"), *CLEAN[2:]], "unknown field ofset in 1 line"),
+        ([*CLEAN[:3], record(timestmp=1)], "unknown field timestmp in 1 line"),
+        ([*TOMBSTONES, *CLEAN[2:]], "no send to t has a value: are all of them tombstones?"),
+        ([event | {"value": {"a": 1}} for event in CLEAN[:2]], "an object as value in 2 lines, first at"),
+        ([event | {"value": True} for event in CLEAN[:2]], "true or false as value in 2 lines, first at"),
+        ([*CLEAN[:3], record(value=1.5)], "a fraction as value in 1 line, first at history.jsonl:4: expected text or"),
+        ([event | {"process": 7} for event in CLEAN], "an integer as process in 4 lines, first at history.jsonl:1"),
+        ([CLEAN[0] | {"acks": "2"}, *CLEAN[1:]], "acks 2 in 1 line, first at history.jsonl:1: expected all, 1 or 0;"),
+        ([*CLEAN, {**CLEAN[0], "f": "fault", "process": "n"}], "a fault without an object as fault in 1 line"),
+        ([*CLEAN, {**CLEAN[0], "f": "heal", "process": "n", "fault": "kill"}], "a heal without an object as fault"),
+    ],
+)
+def test_what_the_format_does_not_have_is_a_warning(tmp_path: Path, events: list[Any], warning: str) -> None:
+    found = lint(tmp_path, events)
+    assert found.return_value == 3
+    assert f"{tmp_path.name}: warning: {warning}" in found.output
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [event | {"trace": "x"} for event in CLEAN],
+        [event | {"time_ms": 1} for event in CLEAN],
+        [*CLEAN[:3], record(leader_epoch=1, serialized_size=9)],
+    ],
+)
+def test_a_field_of_the_recorders_own_is_a_note_at_most(tmp_path: Path, events: list[Any]) -> None:
+    found = lint(tmp_path, events)
+    assert (found.return_value, "warning" in found.output) == (0, False)
+    assert re.search("note: unknown field (trace|time_ms|serialized_size) in", found.output)
+    assert "leader_epoch" not in found.output
+
+
+def test_samples_and_lines_of_a_recorder_have_no_odd_fields(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run")
+    recorder.fault("kill", nodes="1").ok()
+    recorder.send("p", "t", 7, key=b"k", acks=-1, timestamp=1).ok(0, 0)
+    recorder.finish()
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(event) + "\n" for event in SAMPLES))
+    for path in (tmp_path / "run", tmp_path / "samples.jsonl"):
+        assert not re.search("unknown field|expected", invoke("lint", path).output)
