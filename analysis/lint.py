@@ -10,6 +10,8 @@ import polars as pl
 from ..histories.bundle import Run
 from ..histories.errors import InputError
 from ..histories.event_fields import Oddity, Seen, merged, odd_fields
+from ..histories.files import Split
+from ..histories.parsing import parse_split
 from ..histories.tables import OBSERVED
 from .batches import batches_of
 from .engines.local import Gathered, gather, screen_small
@@ -133,4 +135,15 @@ def processes_without_completion(gathered: Gathered) -> list[str]:
         or [pl.DataFrame(schema={"process": pl.String, "completed": pl.Boolean})]
     )
     by_process = completions.group_by("process").agg(pl.col("completed").any())
-    return by_process.filter(~pl.col("completed"))["process"].drop_nulls().sort().to_list()
+    silent = by_process.filter(~pl.col("completed"))["process"].drop_nulls().sort().to_list()
+    if not silent:
+        return []
+    # Some completions leave no observation, such as that of a poll without records.
+    completing = set().union(*on_all_cores(_completing_processes, gathered.results.run.splits))
+    return [name for name in silent if name not in completing]
+
+
+def _completing_processes(split: Split) -> set[str]:
+    """The processes with a line of a completion."""
+    frames = [frame for parsed in parse_split(split) for frame in (parsed.sends, parsed.others)]
+    return {name for frame in frames for name in frame.filter(pl.col("type") != "invoke")["process"].unique()}

@@ -97,6 +97,12 @@ def test_missing_evidence_is_a_warning(tmp_path: Path, events: list[Any], config
     assert warning in found.output.removeprefix(f"{tmp_path.name}: warning: ")
 
 
+def test_a_poll_without_records_completes(tmp_path: Path) -> None:
+    empty = [poll("invoke", 50_000_000) | {"process": "d"}, poll("ok", 60_000_000) | {"process": "d", "records": []}]
+    found = lint(tmp_path, [*CLEAN, *empty, poll("invoke", 70_000_000) | {"process": "d", "op": 1}])
+    assert "ever completes" not in found.output
+
+
 def test_a_log_within_the_process_may_be_faster_than_a_network(tmp_path: Path) -> None:
     found = lint(tmp_path, IN_MICROSECONDS)
     assert found.return_value == 0
