@@ -68,6 +68,10 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
         may_be_deleted &= since < last_write_before(p, sends).fill_null(MAX_INT64)
     maybe_removed = (may_be_deleted & (pl.col("invoked") <= requested) & start.may_follow).fill_null(False)
     maybe_removed |= pl.lit(_may_have_outgrown(p, sends))
+    # A client may have fetched it before the deletion, and returned it later.
+    fetched_before = passed.is_between(acknowledged, pl.min_horizontal("last_read", begun)) & is_old
+    if sends.select(fetched_before.any()).item():
+        maybe_removed |= fetched_before.fill_null(False) & ~pl.lit(are_held_by_writers(p, sends))
     if p.timeline is not None and p.timeline.log_starts and not _are_clocks_bounded(p.timeline):
         # The deletion was of an earlier record there, or the broker's clock is behind.
         maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_writers(p, sends))
