@@ -20,7 +20,7 @@ from .judging_processes import are_for_processes, judge_in_processes
 from .main import EXIT_BREACH, EXIT_CRASH, EXIT_UNKNOWN, EXIT_USAGE, EXIT_VALID, worst_exit
 from .options import AnyPath, Choice, LocalPath, complete_names, from_formats, write_text
 from .output import render
-from .runs import check_index, names_of, write_index
+from .runs import check_index, names_of, note_replaced, saved_provenance, write_index
 from .runs import render as render_runs
 
 EXAMPLES = (
@@ -177,8 +177,11 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
         check_index(out or DEFAULT_OUT)
     engine = _engine(runs, spark, options["state"])
     judged: list[Judged] = []
-    for run in _judge_tasks(tasks, engine):
+    earlier = [saved_provenance(task.folder) for task in tasks]
+    for run, replaced in zip(_judge_tasks(tasks, engine), earlier, strict=True):
         judged.append(run)
+        if not options["quiet"]:
+            note_replaced(run, replaced)
         # With several runs, a valid one only has its line in the list at the end.
         if run.report and not is_quiet and (len(runs) == 1 or run.verdict != "valid"):
             click.echo(render(run.report, run.folder, run.seconds))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,10 +17,11 @@ from ..analysis.verdict.assumptions import broken_assumptions
 from ..analysis.wording import clipped, printable
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
-from ..histories.output_folder import name_of
+from ..histories.output_folder import MARK, name_of
 from ..histories.scratch import replace_file
 from .judging import Judged
 from .output import COLOURS
+from .progress import note
 
 if TYPE_CHECKING:
     from ..plots.report.index_pages import Row
@@ -66,6 +69,27 @@ def _number_duplicates(names: list[str]) -> list[str]:
         taken.add(candidate)
         distinct.append(candidate)
     return distinct
+
+
+def saved_provenance(folder: str) -> dict[str, Any]:
+    """The provenance of the result in a folder; empty without one."""
+    try:
+        content = {} if is_uri(folder) else json.loads((local_path(folder) / MARK).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    provenance = content.get("provenance") if isinstance(content, dict) else None
+    return provenance if isinstance(provenance, dict) else {}
+
+
+def note_replaced(run: Judged, earlier: dict[str, Any]) -> None:
+    """Prints a notice if the result replaced that of another run: of other files, and not named in its command."""
+    command = earlier.get("command")
+    if run.report is None or not isinstance(command, str):
+        return
+    is_same = run.report["provenance"]["inputs"] == earlier.get("inputs") != []
+    if not is_same and shlex.quote(run.path) not in command.split(" "):
+        judged = printable(clipped(command, 300))
+        note(f"{run.folder}: replaces the result of `{judged}`, which judged another run; --out FOLDER keeps both")
 
 
 def check_index(base: str) -> None:

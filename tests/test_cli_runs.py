@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 from click import unstyle
 from click.testing import Result
-from command_line import LOSSY, invoke
+from command_line import LOSSY, invoke, shell
 from figure_cases import FINAL, HOSTILE, Script, lossy, write_run
 from logjudge.cli import judging_processes
 from logjudge.cli.judging import Judged, Task
@@ -119,6 +119,22 @@ def test_many_valid_runs_share_a_line_below_the_others(valid_runs: int, expected
     assert lines[:2] == [f"{valid_runs + 1} runs: 1 invalid, {valid_runs} valid", "  invalid    bad  lost"]
     assert len(lines) == expected
     assert valid_runs == 20 or lines[-1] == "  valid      21 runs, without a breach"
+
+
+def test_a_result_of_another_run_is_not_replaced_without_a_notice(tmp_path: Path) -> None:
+    first, second = (
+        write_run(tmp_path / name / "1", events, FINAL) for name, events in (("x", valid()), ("y", lossy()))
+    )
+    words = ["check", "--engine", "local", "--no-plots"]
+    assert "replaces" not in shell(*words, "x/1", cwd=tmp_path).stderr
+    assert "replaces" not in shell(*words, f"{first}/", "--only", "lost-write", cwd=tmp_path).stderr
+    shell(*words, "x/1", cwd=tmp_path)
+    notice = shell(*words, "y/1", cwd=tmp_path).stderr
+    assert "logjudge-out/1: replaces the result of `logjudge" in notice
+    assert "x/1`, which judged another run; --out FOLDER keeps both" in notice
+    (second / "history.jsonl").write_text("")
+    write_run(second, valid(), FINAL)  # recorded anew: the same run to its user
+    assert "replaces" not in shell(*words, "y/1", cwd=tmp_path).stderr
 
 
 def test_folders_of_single_brokers_are_one_run(tmp_path: Path) -> None:
