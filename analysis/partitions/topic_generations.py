@@ -21,8 +21,10 @@ from ...histories.evidence.tables import FINAL
 from ...histories.observations import json_object
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..timelines.facts import MS
+from ..wording import utc_text
 
 MAX_CLOCK_SKEW_NS = 1_000_000_000  # between a controller's clock and the history's
+MAX_DURATION_NS = 315_360_000_000_000_000  # ten years: no run takes longer
 DELETE, CREATE = "delete-topic", "create-topic"  # faults
 
 
@@ -55,13 +57,18 @@ class TopicCopy(NamedTuple):
     time: int | None
 
 
+def _time_text(time: int) -> str:
+    """A time (ns) in words. Those of a run without a history count from 1970, not from the start of the run."""
+    return f"{time / 1e9:.3f} s" if time < MAX_DURATION_NS else utc_text(time // 1_000_000)
+
+
 def in_words(span: Span) -> str:
-    """A span in words, in seconds of the run."""
-    earliest, latest = (f"{time / 1e9:.3f} s" for time in span)
+    """A span in words, in seconds of the run; in a run without a history in UTC."""
+    earliest, latest = map(_time_text, span)
     if abs(span.earliest) >= MAX_INT64:
         return "at an unknown time" if abs(span.latest) >= MAX_INT64 else f"before {latest}"
     if span.latest - span.earliest == 2 * MAX_CLOCK_SKEW_NS:
-        return f"at about {(span.earliest + MAX_CLOCK_SKEW_NS) / 1e9:.3f} s"
+        return f"at about {_time_text(span.earliest + MAX_CLOCK_SKEW_NS)}"
     return f"after {earliest}" if span.latest >= MAX_INT64 else f"between {earliest} and {latest}"
 
 

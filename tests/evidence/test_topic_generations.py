@@ -103,6 +103,12 @@ def test_the_longest_copy_of_the_metadata_log_is_used():
     assert is_complete
 
 
+@pytest.mark.parametrize(("zero", "text"), [(0, "5.000 s"), (1795381600 * S, "2026-11-22 21:06:45.000Z")])
+def test_a_creation_in_a_run_without_a_history_has_its_time_in_utc(zero, text):
+    created = Span(zero + 4 * S, zero + 6 * S)
+    assert TopicGeneration(created=created).describe("x") == f"This is topic x, created at about {text}."
+
+
 GENERATIONS = [
     TopicGeneration(1, None, Span(10 * S, 11 * S), topic_id=OLD),
     TopicGeneration(2, Span(15 * S, 16 * S), topic_id=NEW),
