@@ -154,9 +154,8 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     if not isinstance(fields.get("leader"), int) or fields["leader"] < 0 or "leaderEpoch" not in fields:
         return
     term = builder.term(fields["leaderEpoch"])
-    term.name_leader(str(fields["leader"]))
+    term.name_leader(leader := str(fields["leader"]))
     sync, elr, known = (broker_names(fields.get(f"{name}_before")) for name in ("isr", "elr", "lastKnownElr"))
-    leader = str(fields["leader"])
     clean_only = builder.allows_only_clean_elections(builder.at(row["time"], row["broker"]))
     last_known = is_last_known_leader(clean_only, leader, sync, elr, known) if fields.get("unclean") else False
     # An unclean election leaves the leader alone in the ISR. A leader with others joined it by the same change, as a
@@ -261,14 +260,15 @@ def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]
 
 
 def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    reason = f" ({fields['reason']})" if fields.get("reason") else ""
+    segments = f"the segment at offset {fields['base']}" if "base" in fields else "segments"
+    action = "moved the log start" if "offset" in fields else f"deleted {segments}"
     to = f" to offset {fields['offset']}" if "offset" in fields else ""
-    message = f"broker {row['broker']} moved the log start of {_name(row)}{to}{reason}"
+    message = f"broker {row['broker']} {action} of {_name(row)}{to}"
+    message += f" ({fields['reason']})" if fields.get("reason") else ""
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
     of_leader = fields.get("reason") in ("leader offset increment", BY_REQUEST)
     kind = LEADERS_LOG_START if of_leader else "log-start"
-    fact = _fact(builder, row, message, kind, offset=fields.get("offset"))
-    builder.log_starts.append(fact)
+    builder.log_starts.append(_fact(builder, row, message, kind, offset=fields.get("offset")))
     builder.deletions += _deletion(fields.get("reason") or BY_REQUEST, fields.get("offset"))
 
 
@@ -283,9 +283,9 @@ def _deletion(reason: str, offset: int | None) -> list[Deletion]:
 
 def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     """A cleaner reads the keys of the segments that it is about to compact, up to an offset."""
-    message = f"broker {row['broker']} compacted {_name(row)} below offset {fields['offset']}"
-    builder.cleanings.append(_fact(builder, row, message, "cleaned", offset=fields["offset"]))
     broker, first = row["broker"], fields["first"]
+    message = f"broker {broker} compacted {_name(row)} below offset {fields['offset']}"
+    builder.cleanings.append(_fact(builder, row, message, "cleaned", offset=fields["offset"]))
     builder.cleaned_from[broker] = min(builder.cleaned_from.get(broker, first), first)
 
 

@@ -194,9 +194,9 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("local-log-start", "3.6+", "local log start offset to",
         rf"{LOG} Increment(?:ed|ing) local log start offset to (?P<offset>\d+)"),
     Pattern("retention", "2.0+", " due to retention",
-        rf"{LOG} (?:Found deletable segments|Deleting segment).*? due to (?P<reason>retention [\w ]+)"),
+        rf"{LOG} (?:Found deletable segments|Deleting segment)(?: LogSegment\(baseOffset=(?P<base>\d+))?.*? due to (?P<reason>retention [\w ]*\w)"),
     Pattern("retention", "2.7+", " due to log retention",
-        rf"{LOG} Deleting segment.*? due to (?P<reason>log retention [\w ]+)"),
+        rf"{LOG} Deleting segment(?: LogSegment\(baseOffset=(?P<base>\d+))?.*? due to (?P<reason>log retention [\w ]*\w)"),
     Pattern("cleaned", "0.8+", "Building offset map for log",
         rf"Building offset map for log {TP} for \d+ segments in offset range \[(?P<first>\d+), (?P<offset>\d+)\)"),
     # All settings of a topic that differ from the brokers' defaults, when one of them changes.

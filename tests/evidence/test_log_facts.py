@@ -44,3 +44,17 @@ def test_each_thread_that_cannot_write_reports_the_halt_of_its_broker(events, ti
 def test_a_load_next_to_the_truncation_of_a_copy_is_of_the_log():
     found = timeline({}, events=[server_log("1", (3, COPIES % 5), (3, LOADED % 5))])
     assert [end.end for end in found.ends_of("1", "loaded")] == [5]
+
+
+@pytest.mark.parametrize(
+    ("segment", "expected"),
+    [
+        ("Deleting segment LogSegment(baseOffset=286, size=1) due to log", "the segment at offset 286"),
+        ("Found deletable segments with base offsets [0] due to", "segments"),
+    ],
+)
+def test_a_line_on_a_deleted_segment_names_no_log_start(segment, expected):
+    line = f"INFO [Log partition=orders-0, dir=/d] {segment} retention time 9ms breach by the record (kafka.log.Log)"
+    [fact] = timeline({}, events=[server_log("1", (3, line))]).log_starts
+    reason = f"{'log ' * segment.endswith('log')}retention time 9ms breach by the record"
+    assert fact.sentence == f"broker 1 deleted {expected} of orders-0 ({reason})"
