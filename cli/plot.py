@@ -12,23 +12,27 @@ import click
 from ..analysis.wording import some
 from ..histories.errors import UsageError
 from ..histories.output_folder import name_of
-from ..plots import PLOTS, draw
+from ..plots import PLOTS, draw, under_replicated
 from .options import Choice, LocalPath, NewFile, from_option, quiet_option
 from .progress import Progress, note
 
 # By plot: what a run must have for the plot to have a subject, for the error message.
 SUBJECTS = {
-    "around": "findings",
+    "around": "findings with client operations",
     "cycles": "cycles of transactions",
     "glance": "recorded sends",
+    "heatmap": "findings with a time",
     "lag": "consumers",
     "offsets": "offsets",
     "owners": "groups with several members",
     "replicas": "partition with lost records or differing replicas",
     "swimlane": "changes of leader or ISR",
     "transactions": "transactions that were open for long",
+    "under-replicated": "brokers' files with the ISR",
     "unread": "acknowledged sends",
 }
+# By plot that draws a partition without its subject, too: the record in figures.json that it draws.
+OF_QUIET_PARTITIONS = {"replicas": "replicas", "swimlane": "replicas", "transactions": "transactions"}
 
 
 def _refuse_format(_: click.Context, __: click.Parameter, value: str | None) -> None:
@@ -113,7 +117,10 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
         if kind not in parameters:
             raise UsageError(f"--{kind}: the plot {name} does not take a {kind}")
         if value not in known[kind]:
-            expected = f"expected one of {some(known[kind], 12)}" if known[kind] else f"the run has no {kind} to draw"
+            drawable = SUBJECTS[name] if kind == "finding" else "partitions"
+            expected = (
+                f"expected one of {some(known[kind], 12)}" if known[kind] else f"the run has no {drawable} to draw"
+            )
             raise UsageError(f"--{kind} {value}: {expected}")
         subject[kind] = value
     if subject:
@@ -121,8 +128,8 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     default = PLOTS[name].subjects(figures)
     if default:
         return default[0]
-    if name in SUBJECTS:
-        has_partition = "partition" in parameters and known["partition"]
-        hint = "; to draw a partition anyway, add --partition TOPIC-N" if has_partition else ""
+    if name != "under-replicated" or not under_replicated.has_isr(figures):
+        is_quiet = any(part.get(OF_QUIET_PARTITIONS.get(name)) for part in figures["partitions"])
+        hint = "; to draw a partition anyway, add --partition TOPIC-N" if is_quiet else ""
         raise UsageError(f"the run has no {SUBJECTS[name]}, so the plot {name} has nothing to draw{hint}")
     return {}

@@ -59,7 +59,7 @@ def draw(figures: dict[str, Any]) -> Figure:
     what = {"violation": "breaches", "permitted": f"{_permission(figures)} findings", "note": "notes"}[severity]
     with style.look():
         if not names:
-            return style.empty_sheet(LABEL, "Nothing was found.")
+            return style.empty_sheet(LABEL, "No finding has a time in the run.")
         left = len(names) - MAX_ROWS + figures["heat_left_out"]
         names, counts = names[:MAX_ROWS], counts[:MAX_ROWS]
         title = f"{what[0].upper()}{what[1:]} in {plural(len(names) + max(left, 0), 'partition')}"

@@ -9,7 +9,7 @@ from ..analysis.wording import plural
 from . import style
 from .leadership import Led, TimeSpan, broker_changes, down_times, leaders_between, without_leader
 from .log_ends import LostRecords, draw_log_ends, final_ends, lost_records
-from .time_axis import SINCE_START, bands_of, clock, draw_bands, has_clients, lanes, seconds_axis
+from .time_axis import bands_of, draw_bands, has_clients, lanes, seconds_axis, since_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def draw(figures: Record, partition: str) -> Figure:
         figure, axes = style.sheet(_title(name, part, evidence, high), rows, 1.6 + sum(rows))
         draw_bands(axes[0], axes[1:], bands)
         _draw_lanes(axes[1], evidence, brokers, window)
-        seconds_axis(axes[-1], (low, high), figures["started_at"], _since(figures, low), window.zero)
+        seconds_axis(axes[-1], (low, high), figures["started_at"], since_text(figures, low), window.zero)
         if ends:
             margin = (place(high) - place(low)) * 0.01
             after = place(high) + 4 * margin if final_ends(evidence) else None
@@ -128,12 +128,6 @@ def span_of(figures: Record, evidence: Record, lost: list[LostRecords]) -> tuple
     times = [time for time in times if max(start, created) + NEAR < time <= end] or [start, end]
     margin = max((max(times) - min(times)) // 5, 2 * NEAR)
     return max(start, created, min(times) - margin), min(end, max(times) + margin)
-
-
-def _since(figures: Record, low: int) -> str:
-    if has_clients(figures):
-        return SINCE_START
-    return f"seconds since {clock(figures['started_at'], low) or 'the first event'}"
 
 
 def _brokers(evidence: Record) -> list[str]:

@@ -44,6 +44,13 @@ MAX_DECIMALS = 9  # times are whole nanoseconds
 SINCE_START = "seconds since the start of the run"
 
 
+def since_text(figures: dict[str, Any], low: int) -> str:
+    """What an axis of seconds counts from: the start of the run, or without clients the first event, at `low`."""
+    if has_clients(figures):
+        return SINCE_START
+    return f"seconds since {clock(figures['started_at'], low) or 'the first event'}"
+
+
 def time_axis(axis: Axes, figures: dict[str, Any]) -> None:
     """Sets limits and ticks of an axis that shows the whole run in bins."""
     width = duration(style.bin_seconds(figures) * 1e9)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..analysis.wording import duration, plural
 from . import style
 from .leadership import leaders_between
-from .time_axis import bands_of, seconds, seconds_axis, sheet_below
+from .time_axis import bands_of, has_clients, seconds, seconds_axis, sheet_below, since_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,13 +40,20 @@ def subjects(figures: Record) -> list[Record]:
     return [{}] if any(span.state for spans in _spans_by_partition(figures).values() for span in spans) else []
 
 
+def has_isr(figures: Record) -> bool:
+    """Whether the ISR during the run is recorded; `draw` then shows that all partitions were whole, too."""
+    return bool(_spans_by_partition(figures))
+
+
 def draw(figures: Record) -> Figure:
     """Draws the number of partitions in each state."""
     spans = _spans_by_partition(figures)
+    low, high = _span(figures)
+    zero = 0 if has_clients(figures) else low
     with style.look():
         if not spans:
             return style.empty_sheet(LABEL, "No brokers' files with the ISR during the run were collected.")
-        bands = bands_of(figures, *figures["span"])
+        bands = bands_of(figures, low, high, lambda time: seconds(time - zero))
         figure, (axis,) = sheet_below(_title(spans), bands, [1.8], 3.0)
         edges = sorted({time for own in spans.values() for span in own for time in (span.since, span.until)})
         base = [0] * (len(edges) - 1)
@@ -56,7 +63,7 @@ def draw(figures: Record) -> Figure:
             top = [low + count for low, count in zip(base, counts, strict=True)]
             if any(counts):
                 look = {"fill": True, "facecolor": colour, "linewidth": 0, "label": state}
-                style.steps(axis, top, [seconds(time) for time in edges], baseline=base, **look)
+                style.steps(axis, top, [seconds(time - zero) for time in edges], baseline=base, **look)
             base = top
         axis.set_ylim(0, len(spans) * 1.08)
         axis.locator_params("y", integer=True, nbins=5)
@@ -65,15 +72,24 @@ def draw(figures: Record) -> Figure:
         axis.grid(axis="y")
         if axis.patches:
             style.legend(axis, ncols=3)
-        seconds_axis(axis, figures["span"], figures["started_at"])
+        seconds_axis(axis, (low, high), figures["started_at"], since_text(figures, low), zero)
     return figure
 
 
 def _spans_by_partition(figures: Record) -> dict[str, list[StateSpan]]:
     """By partition: its states within the run."""
     evidence = {part["name"]: part["replicas"] for part in figures["partitions"] if part.get("replicas")}
-    found = {name: _spans_of(one, *figures["span"]) for name, one in evidence.items() if one["isr"]}
+    found = {name: _spans_of(one, *_span(figures)) for name, one in evidence.items() if one["isr"]}
     return {name: spans for name, spans in found.items() if spans}
+
+
+def _span(figures: Record) -> tuple[int, int]:
+    """The time of the run; without clients, from the first to the last event of a broker."""
+    if has_clients(figures):
+        return figures["span"][0], figures["span"][1]
+    evidence = [part["replicas"] for part in figures["partitions"] if part.get("replicas")]
+    times = [row[0] for one in evidence for name in ("isr", "lives") for row in one[name]]
+    return min(times, default=0), max(times, default=0)
 
 
 def _spans_of(evidence: Record, low: int, high: int) -> list[StateSpan]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command_line import LOSSY
 from figure_cases import judged
-from logjudge.cli.plot import command
+from logjudge.cli.plot import _subject, command
+from logjudge.histories.errors import UsageError
 from logjudge.plots import PLOTS, draw, style, under_replicated
 
 S = 1_000_000_000
@@ -68,6 +70,39 @@ def test_a_real_unclean_election() -> None:
     assert states[0] == (8, "fewer replicas in sync")
     assert (11, "no leader") in states
     assert sum(until - since for since, until, _ in spans) <= found["span"][1] - found["span"][0]
+
+
+def test_a_run_without_a_history_is_drawn_from_its_first_event() -> None:
+    later = 1795253096 * S
+    shrunk = part("a-0", [[later, ALL], [later + 2 * S, ONE], [later + 6 * S, ALL]], [], 2)
+    without_clients = {**figures(shrunk), "span": [0, 0], "started_at": "1970-01-01T00:00:00+00:00"}
+    assert PLOTS["under-replicated"].subjects(without_clients) == [{}]
+    figure = draw("under-replicated", without_clients, {})
+    [drawn] = figure.axes[1].patches
+    assert list(drawn.get_data().edges) == [0, 2, 6]
+    assert "seconds since 2026-11-21 09:24:56.000Z" in figure.axes[1].get_xlabel()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "under-replicated",
+            {},
+            "the run has no brokers' files with the ISR, so the plot under-replicated has nothing",
+        ),
+        ("heatmap", {}, "the run has no findings with a time, so the plot heatmap has nothing to draw"),
+        ("lag", {}, "the run has no consumers, so the plot lag has nothing to draw"),
+        ("around", {"finding": "x/a-0/0"}, "--finding x/a-0/0: the run has no findings with client operations to draw"),
+    ],
+)
+def test_a_plot_without_data_is_refused(name: str, options: dict[str, str], message: str) -> None:
+    quiet = {"name": "a-0", "replicas": None, "transactions": None, "lags": []}
+    run = {"span": [0, 0], "started_at": "", "partitions": [quiet], "heat": [], "windows": []}
+    with pytest.raises(UsageError) as refused:
+        _subject(name, run, {"partition": None, "finding": None, **options})
+    assert str(refused.value).startswith(message)
+    assert "--partition" not in str(refused.value)
 
 
 def test_the_help_names_every_figure() -> None:
