@@ -165,7 +165,7 @@ def command(runs: tuple[str, ...], out: str | None, spark: Spark | None, **optio
     Histories of transactions on lists or registers, as Elle checks them (--from elle-append, elle-register), are
     judged for isolation anomalies and the consistency models that these rule out.
 
-    Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown.
+    Exit code: 0 valid, 1 a breach, 2 the input cannot be read, 3 unknown, 70 a bug of logjudge.
     """
     if options["opens"] and out and is_uri(out):
         raise UsageError(f"found --open with --out {out}, expected a local folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,20 @@ SUBJECTS = {
 OF_QUIET_PARTITIONS = {"replicas": "replicas", "swimlane": "replicas", "transactions": "transactions"}
 
 
+class PlotName(Choice):
+    """The name of a plot. The error for the name of a drawn file, such as swimlane-orders-0, names its options."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name, _, partition = str(value).removesuffix(".svg").removesuffix(".png").partition("-")
+        if name in PLOTS and re.fullmatch(r".+-\d+", partition) and _takes(name, "partition"):
+            raise UsageError(f"there is no plot {value}; did you mean {name} --partition {partition}?")
+        return super().convert(value, param, ctx)
+
+
+def _takes(name: str, parameter: str) -> bool:
+    return parameter in inspect.signature(PLOTS[name].draw).parameters
+
+
 def _refuse_format(_: click.Context, __: click.Parameter, value: str | None) -> None:
     """Raises UsageError where a format is given: the ending of --out is the format."""
     if value is not None:
@@ -43,7 +58,7 @@ def _refuse_format(_: click.Context, __: click.Parameter, value: str | None) -> 
 
 @click.command()
 @click.argument("source", metavar="DIR|RUN", type=LocalPath(takes_stdin=True))
-@click.argument("name", metavar="NAME", type=Choice(list(PLOTS)))
+@click.argument("name", metavar="NAME", type=PlotName(list(PLOTS)))
 @click.option(
     "--partition",
     metavar="TOPIC-N",
@@ -105,7 +120,6 @@ def figures_of(
 
 def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None]) -> dict[str, Any]:
     """The arguments of the plot: those of the command line, else the worst partition or finding."""
-    parameters = inspect.signature(PLOTS[name].draw).parameters
     known = {
         "partition": [part["name"] for part in figures["partitions"]],
         "finding": [one["id"] for one in figures["cycles" if name == "cycles" else "windows"]],
@@ -114,7 +128,7 @@ def _subject(name: str, figures: dict[str, Any], requested: dict[str, str | None
     for kind, value in requested.items():
         if value is None:
             continue
-        if kind not in parameters:
+        if not _takes(name, kind):
             raise UsageError(f"--{kind}: the plot {name} does not take a {kind}")
         if value not in known[kind]:
             drawable = SUBJECTS[name] if kind == "finding" else "partitions"

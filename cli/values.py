@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ..analysis.wording import printable
-from .options import Choice, LocalPath
+from ..histories.errors import unknown_name
+from .options import LocalPath, complete_names
 
 
 def _rules() -> list[str]:
@@ -18,7 +19,7 @@ def _rules() -> list[str]:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=LocalPath())
-@click.argument("rule", metavar="[RULE]", required=False, default="lost-write", type=Choice(_rules()))
+@click.argument("rule", metavar="[RULE]", default="lost-write", shell_complete=complete_names(_rules))
 def command(folder: Path, rule: str) -> None:
     """Print the values of a rule's breaches, one a line after its partition and a tab: of lost-write unless named.
 
@@ -27,6 +28,8 @@ def command(folder: Path, rule: str) -> None:
     """
     import polars as pl
 
+    if rule not in _rules():
+        raise unknown_name("rule", rule, _rules(), "`logjudge rules`")
     from ..plots.report.saved import load
 
     findings = load(folder).findings.filter(pl.col("rule") == rule, pl.col("severity") == "violation")

@@ -160,6 +160,11 @@ def test_an_earlier_result_is_replaced_whole(tmp_path: Path) -> None:
         (("rules", "unclean-election"), "a cause, not a rule; `logjudge causes unclean-election` explains it"),
         (("causes", "lost-write"), "a rule, not a cause; `logjudge rules lost-write` explains it"),
         (("rules", "lost-writes"), "; did you mean lost-write"),
+        (
+            ("values", "x", "log-corrupt"),
+            "no rule log-corrupt; did you mean log-corruption? `logjudge rules` lists all",
+        ),
+        (("plot", "x", "swimlane-orders-0"), "did you mean swimlane --partition orders-0?"),
         (("scenarios", "run", "kip-101-los"), "; did you mean kip-101-loss"),
         (
             ("simulate", "--out", "x", "--set", "min.isr=2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from logjudge.analysis import causes as cause_modules
 from logjudge.analysis.causes import catalogue
 from logjudge.analysis.rules import RULES
 from logjudge.cli.causes import document
+from logjudge.cli.check import EXITS
+from logjudge.cli.check import command as check_command
 from logjudge.histories.errors import InputError, LogjudgeError, UsageError
 from logjudge.histories.readers import native
 
@@ -216,3 +219,8 @@ def test_options_of_transactions_are_refused_for_other_histories(
     assert f"found {found}, expected a history of transactions" in str(error)
     assert f"leave out {arguments[0]}" in str(error)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_help_of_check_names_every_exit_code() -> None:
+    [codes] = re.findall(r"Exit code: ([^.]+)\.", " ".join(str(check_command.help).split()))
+    assert {int(code) for code in re.findall(r"\d+", codes)} == set(EXITS.values())
