@@ -20,15 +20,15 @@ from ..analysis.inspect.offset_history import OffsetHistory, fact_of_finding, of
 from ..analysis.inspect.open_partitions import Inspected
 from ..analysis.partitions.partition import Partition
 from ..analysis.replicas.replica_logs import in_snapshot
+from ..analysis.rules import RULES
 from ..analysis.timelines.facts import Fact
-from ..analysis.wording import brokers, either, plural, short, some
+from ..analysis.wording import brokers, either, plural
 from ..histories.errors import UsageError
 from ..histories.tables import Finding
 from ..plots.report.incidents import RootCause, Step, root_cause_of, step_of
 from ..plots.report.saved import Saved, is_saved, load
 from .document import Document
 from .inspection import (
-    MAX_NAMES,
     NO_FILES,
     NO_LOG,
     Place,
@@ -47,6 +47,7 @@ from .inspection import (
 from .options import Form, LocalPath, form_options, from_option, show
 from .saved_causes import causes_at, check_partition_exists, explained_nearby, findings_at, known_partitions
 from .timeline import add_events
+from .unknown_places import no_such_place
 
 Record = dict[str, Any]
 
@@ -72,8 +73,10 @@ def command(source: Path, place: str | None, reader: str | None, form: Form) -> 
     document = Document()
     if is_saved(source):
         saved = load(source)
-        partition = finding_partition(place)
-        target = place_of_finding(str(place), partition, findings_at(saved, None)) if partition else parse_place(place)
+        partition, findings = finding_partition(place), findings_at(saved, None)
+        target = place_of_finding(str(place), partition, findings) if partition else parse_place(place)
+        if place is not None and target is None:
+            raise no_such_place(place, sorted(known_partitions(saved)), findings, is_saved=True)
         check_partition_exists(saved, target)
         if form == "json":
             click.echo(json.dumps(_saved_explanation(saved, target), indent=2))
@@ -104,13 +107,14 @@ def _open(source: Path, text: str | None, reader: str | None) -> tuple[Inspected
         opened = open_for_inspection(source, reader)
         found, _ = opened.judged(opened.partition(partition))
         text = str(place_of_finding(text, partition, found))
-    target = parse_place(text, or_value=True)
+    target = parse_place(text)
     opened = open_for_inspection(source, reader, target and target.offset)
     if text is None or (target is not None and opened.has(target.partition)):
         return opened, target, []
     matches = find_records(map(opened.partition, opened.names()), text)
     if not matches:
-        raise _no_such_place(text, opened.names())
+        rule_findings = _judge_all(opened, opened.names())[1] if text in RULES else []
+        raise no_such_place(text, opened.names(), rule_findings)
     if len(matches) > 1 or matches[0].offset is None:
         return opened, None, matches
     place = Place(str(matches[0].partition), matches[0].offset)
@@ -118,23 +122,6 @@ def _open(source: Path, text: str | None, reader: str | None) -> tuple[Inspected
     if logs is not None and len(logs.identical):  # the records at an offset are decoded as the run is opened
         opened = open_for_inspection(source, reader, place.offset)
     return opened, place, matches
-
-
-def _no_such_place(text: str, names: list[str]) -> UsageError:
-    """The error for text that names no partition, offset, value or key of the run."""
-    partition, separator, offset = text.replace(":", "@", 1).partition("@")
-    if separator and partition in names:
-        is_colon = ":" in text and offset.isdecimal()
-        hint = f"did you mean {partition}@{offset}?" if is_colon else f"found {offset!r} as offset, expected a number"
-        return UsageError(f"{text}: {hint}")
-    of_topic = [name for name in names if name.rpartition("-")[0] == text]
-    if of_topic:
-        return UsageError(f"{text} is a topic; name one of its partitions: {some(of_topic, MAX_NAMES)}")
-    known = some(names, MAX_NAMES) or "none"
-    return UsageError(
-        f"found no record with the value or key {short(text)} (one that was truncated or deleted before the files were"
-        f" copied is not in them), and no partition of this name; expected one of {known}, with @OFFSET for a record"
-    )
 
 
 def _list_matches(document: Document, text: str, matches: list[Match]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 NO_FILES = "The run has no broker files that record events of this partition."
 MAX_NAMES = 12
+TO_LOOK_UP = "to look up a value, explain the run itself"
 _PLACE = re.compile(
     r"(?P<partition>.+?-\d+(?:#\d+)?|(?P<key>\d+))(?:@(?P<offset>\d{1,18})(?:-(?P<last>\d{1,18}))?)?"
 )  # a key of a Jepsen history has no partition number
@@ -38,19 +39,14 @@ class Place(NamedTuple):
         return self.partition if self.offset is None else f"{self.partition}@{self.offset}"
 
 
-def parse_place(text: str | None, or_value: bool = False) -> Place | None:
+def parse_place(text: str | None) -> Place | None:
     """The place that TOPIC-PARTITION[@OFFSET] names; of a range, as in reports, that of its first offset.
 
-    Raises UsageError for other text; None if that may be a value.
+    None for other text, which may be a value.
     """
-    if text is None:
+    match = _PLACE.fullmatch(text or "")
+    if text is None or match is None:
         return None
-    match = _PLACE.fullmatch(text)
-    if match is None:
-        if or_value:
-            return None
-        place = "TOPIC-PARTITION or TOPIC-PARTITION@OFFSET, such as orders-0@4711"
-        raise UsageError(f"found {short(text)}, expected {place}")
     offset = match["offset"]
     if match["last"] is not None:
         note(f"{text}: this explains the first of these offsets, {offset}")
@@ -79,7 +75,7 @@ def place_of_finding(text: str, partition: str, findings: Iterable[Finding]) -> 
 
 def parse_partition(text: str | None) -> str | None:
     """The partition that an argument names. Raises UsageError if the argument has an offset."""
-    place = parse_place(text, or_value=True)
+    place = parse_place(text)
     if text is not None and place is None:
         raise UsageError(f"found {short(text)}, expected TOPIC-PARTITION, such as orders-0")
     if place is not None and place.offset is not None:

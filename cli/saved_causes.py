@@ -7,10 +7,10 @@ from typing import Any
 from ..analysis.incidents.incident import Explained
 from ..analysis.inspect.offset_history import covers
 from ..analysis.wording import some, span
-from ..histories.errors import UsageError
+from ..histories.errors import UsageError, close_names
 from ..histories.tables import Evidence, Finding
 from ..plots.report.saved import Saved
-from .inspection import MAX_NAMES, Place
+from .inspection import MAX_NAMES, TO_LOOK_UP, Place
 
 Record = dict[str, Any]
 
@@ -22,8 +22,10 @@ def check_partition_exists(saved: Saved, place: Place | None) -> None:
     if place is None or place.partition in known or len(known) < saved.verdict["counts"].get("partitions", 0):
         return
     expected = some(sorted(known), MAX_NAMES) or "none"
+    close = sorted(close_names(place.partition, known)[:2])
+    hint = f"did you mean {' or '.join(str(place._replace(partition=name)) for name in close)}? " if close else ""
     found = f"found {place.partition}, which is not in the results, expected one of {expected}"
-    raise UsageError(f"{found}; to look up a value, explain the run itself")
+    raise UsageError(f"{found}; {hint}{TO_LOOK_UP}")
 
 
 def known_partitions(saved: Saved) -> set[str]:

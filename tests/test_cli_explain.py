@@ -123,7 +123,9 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
     assert [(match["partition"], match["offset"]) for match in matches] == [("x-0", 0), ("x-0", 1), (None, None)]
     assert invoke("explain", history, "b").stdout.startswith("x-0@1")
     unknown = str(invoke("explain", history, "nope").exception)
-    assert "found no record with the value or key nope (one that was truncated or deleted before" in unknown
+    expected = "expected one of: a partition (x-0), an offset (such as x-0@4711), the value or the key of a record"
+    assert f"found nope, which is no partition, and no record's value or key; {expected}" in unknown
+    assert unknown.endswith("a finding (such as lost-write/x-0/0)")
     check(LOSSY, "--out", tmp_path / "out")
     for source in (LOSSY, tmp_path / "out"):
         by_range = invoke("explain", source, "orders-0@255-630")
@@ -132,7 +134,12 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
         assert by_range.stdout == invoke("explain", source, "lost-write/orders-0/0").stdout == by_offset
         no_finding = str(invoke("explain", source, "lost-write/orders-0/7").exception)
         assert no_finding.startswith("there is no finding lost-write/orders-0/7 in this run; ")
-    assert "to look up a value, explain the run itself" in str(invoke("explain", tmp_path / "out", "p0-163").exception)
+        of_rule = str(invoke("explain", source, "lost-write").exception)
+        assert of_rule.startswith("lost-write is a rule; name one of its findings: lost-write/orders-0/0, ")
+        assert "did you mean orders-0@5 or orders-1@5?" in str(invoke("explain", source, "orders-9@5").exception)
+        assert str(invoke("explain", source, "").exception).startswith("found an empty text; expected one of: a part")
+    saved = str(invoke("explain", tmp_path / "out", "p0+163").exception)
+    assert "a finding (such as lost-write/orders-0/0); to look up a value, explain the run itself" in saved
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ def test_explain_finds_a_record_by_its_value_or_key(tmp_path: Path) -> None:
         ("x-0@abc", "x-0@abc: found 'abc' as offset, expected a number"),
         ("x-0:1", "x-0:1: did you mean x-0@1?"),
         ("x", "x is a topic; name one of its partitions: x-0"),
-        ("y-0@1", "found no record with the value or key y-0@1 "),
+        ("y-0@1", "found y-0@1, which is no partition, and no record's value or key; did you mean x-0@1? "),
     ],
 )
 def test_explain_names_the_form_of_a_place(text: str, expected: str, tmp_path: Path) -> None:
