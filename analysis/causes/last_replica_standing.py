@@ -71,7 +71,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*change.missing)
     # Another in-sync replica may have had the records.
     together = missing_if_failed_together(timeline, lost, broker)
-    if together and not stopped_alone_in_isr(timeline, lost, broker):
+    if together and (not stopped_alone_in_isr(timeline, lost, broker) or _another_lost_them(timeline, broker, lost)):
         return needs(*together)
     if successor is not None and successor.elected_uncleanly:
         return NOT_THE_CASE
@@ -113,6 +113,14 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if doubtful := missing_if_replaced_leader_wrote(timeline, change.old, lost):
         return needs(*doubtful)
     return _proof(timeline, change, lost, had, alone, short)
+
+
+def _another_lost_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
+    """Whether another broker, in sync at an acknowledgement, lost its power since then, and with it the records."""
+    return lost.first_acked is not None and any(
+        lost_power(timeline, other, lost.first_acked, MAX_INT64) and short_log_facts(timeline, other, lost, lost.first)
+        for other in isr_at_acknowledgement(timeline, lost) - {broker}
+    )
 
 
 def _missing_of_stop(timeline: Timeline, broker: str, lost: Lost, short: list[Fact], until: int) -> str:

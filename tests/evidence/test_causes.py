@@ -333,3 +333,26 @@ def test_a_controllers_lines_say_where_a_partition_moved():
     assert assigned_replicas(none, events, [["2"]], 0) == ("1", "3")
     assert assigned_replicas(none, empty(LOG_EVENTS, True), [["2"]], 0) == ("2",)
     assert assigned_replicas(none, empty(LOG_EVENTS, True), None, 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("died", "end", "cause"),
+    [(7, 1, "unknown"), (7, 2, "last-replica-standing"), (2, 1, "last-replica-standing")],
+    ids=["lost them, too", "still had them", "never had them"],
+)
+def test_a_broker_that_left_the_isr_with_the_records_may_have_lost_them_first(died, end, cause):
+    """Broker 2 lost its power and left the ISR, and then broker 1 lost its own."""
+    logged = [server_log("1", (12, LOADED % 1)), server_log("2", (20, LOADED % end))]
+    meta = metadata((8, {"isr": [1]}), (11, {"leader": -1}), (13, {"leader": 1}))
+    short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
+    faults = [
+        fault(kind, broker, at)
+        for kind, broker, at in (
+            ("power-loss", "2", died),
+            ("power-loss", "1", 10),
+            ("restart", "1", 11),
+            ("restart", "2", 19),
+        )
+    ]
+    held = timeline(short, {"replicas": ("1", "2")}, meta, logged, leader="1", faults=faults)
+    assert explain_loss(held, lost()).cause == cause
