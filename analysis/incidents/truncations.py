@@ -234,9 +234,8 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
     `started` is the start of the run, ms since the epoch.
     """
     cuts: dict[tuple[int, int], list[LogEnd]] = {}
-    for cut in dated(timeline.ends):
-        if cut.kind != "truncated" or cut.is_noop:
-            continue
+    recorded = [end for end in dated(timeline.ends) if end.kind == "truncated" and not end.is_noop]
+    for cut in [*recorded, *_implied_truncations(timeline)]:
         known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)
         before = [one for one in known if one.end > cut.end and (one.kind == "loaded" or _led(timeline, one))]
         for one in before[-1:]:
@@ -247,6 +246,24 @@ def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list
             if firsts:
                 cuts.setdefault((min(firsts), end), []).append(cut)
     return cuts
+
+
+def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
+    """The truncations that follow from state-change.log, where the server.log that would have them is missing.
+
+    A replica that begins to follow in an epoch, and has no records of it, truncates its log to the epoch's start.
+    """
+    for followed in dated(timeline.ends):
+        epoch, broker = followed.fact.epoch, followed.broker
+        term = timeline.terms.get(-1 if epoch is None else epoch)
+        if followed.kind != "followed" or term is None or term.start is None or term.has_conflict:
+            continue
+        led = [later for later in timeline.terms_after(term.epoch - 1) if later.leader == broker]
+        before = timeline.dated_ends(broker, "followed", until=followed.when - 1)
+        had_records = bool(led) or any((one.fact.epoch or 0) >= term.epoch for one in before)
+        is_recorded = bool(timeline.dated_ends(broker, "truncated", since=followed.when - SECOND))
+        if followed.end > term.start and not had_records and not is_recorded:
+            yield replace(followed, end=term.start, kind="truncated")
 
 
 def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, int]:

@@ -21,9 +21,11 @@ import pytest
 from command_line import invoke, verdict_in
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.cases import Lost
+from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import ReplicaLogs, replica_logs_of
+from logjudge.analysis.timelines.timeline import Timeline
 from logjudge.histories import simulation
 from logjudge.histories.evidence.tables import BATCHES, LOCATION
 from logjudge.histories.settings import Settings
@@ -41,6 +43,14 @@ def judged_alone(unpacked: Unpack, name: str, folder: Path) -> dict[str, Any]:
     shutil.copytree(unpacked(name) / "brokers", folder / "run" / "brokers")
     invoke("check", folder / "run", "--engine", "local", "--no-plots", "--out", folder / "out")
     return {**verdict_in(folder / "out"), "report": (folder / "out" / "report.md").read_text()}
+
+
+def truncations_in(found: Timeline) -> list[Explained]:
+    """The truncations of a partition without recorded clients."""
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    return explain_truncations(
+        Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
+    )
 
 
 @pytest.mark.sampled(1)
@@ -231,9 +241,7 @@ def test_the_longest_truncation_comes_first() -> None:
     """As an old leader with all records and a follower that had one of them: their incident is named by the first."""
     events = [server_log(name, (8, LOADED % end), (9, CUT % 1)) for name, end in (("2", 2), ("1", 40), ("3", 3))]
     found = timeline(AFTER, events=events)
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    sentences = [one.sentence.partition(" of ")[0] for one in explain_truncations(p)]
+    sentences = [one.sentence.partition(" of ")[0] for one in truncations_in(found)]
     assert sentences == [
         "broker 1 truncated offsets 1 to 39",
         "broker 3 truncated offsets 1 to 2",
@@ -259,9 +267,7 @@ def test_a_term_in_which_a_broker_led_or_followed_wrote_what_it_truncated_at_its
     meta = metadata((4, {"leader": leader, "isr": [1, 3]}), (7, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("1", 1, 1), ("2", 2, 1))}
     found = timeline(tables, meta=meta, events=[server_log("1", (4, line), (8, LOADED % 40), (9, CUT % 1))])
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    assert [one.cause for one in explain_truncations(p)] == ["unclean-election"]
+    assert [one.cause for one in truncations_in(found)] == ["unclean-election"]
 
 
 REASON = "Truncating partition orders-0 with TruncationState(offset=%d, completed=true) due to local high watermark 0"
@@ -304,10 +310,8 @@ def test_an_unclean_election_is_noted_if_the_broker_in_sync_returned_with_a_new_
     """What it had is not known. A log that ended where the new leader began shows that the election took nothing."""
     follows = FOLLOWS.replace("leader is 3", "leader is 2")
     found = timeline(AFTER, meta=UNCLEAN, events=[server_log("1", (12, line), (13, follows))])
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
     noted = ["broker 2, which was not in sync, was elected leader of orders-0 in epoch 1"] if is_noted else []
-    assert [one.event for one in explain_truncations(p)] == noted
+    assert [one.event for one in truncations_in(found)] == noted
 
 
 def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> None:
@@ -323,14 +327,15 @@ def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> Non
     assert explain_loss(found, lost).cause == "unclean-election"
 
 
-def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_follow() -> None:
-    """As a leader that was paused, and wakes up behind the next one."""
-    follows = FOLLOWS.replace("from offset 1 ", "from offset 40 ")
-    events = [server_log("1", (0, LOADED % 0), (10, follows), (11, CUT % 1))]
+FOLLOWS_2 = FOLLOWS.replace("leader is 3", "leader is 2").replace("offset 1 ", "offset {} ")
+
+
+@pytest.mark.parametrize("lines", [[(11, CUT % 1)], [], [(20, FOLLOWS_2.format(50))]])
+def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_follow(lines: list[Any]) -> None:
+    """As a leader that was paused, and wakes up behind the next one: also if its server.log is missing."""
+    events = [server_log("1", (0, LOADED % 0), (10, FOLLOWS_2.format(40)), *lines)]
     found = timeline(AFTER, meta=TWO_LEADS, events=events)
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    assert [one.event for one in explain_truncations(p)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
+    assert [one.event for one in truncations_in(found)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
 
 
 def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began_with() -> None:
@@ -348,9 +353,7 @@ def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began
     returned = (12, LOADED % 20), (13, follows), (14, CUT % 7)
     events = [server_log("1", (1, led), *returned), server_log("3", (9, began))]
     found = timeline(tables, {"replicas": ("1", "2", "3")}, meta, events, leader="3")
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    [explained] = explain_truncations(p)
+    [explained] = truncations_in(found)
     assert explained.cause == "unclean-election"
     assert explained.event == "broker 1 truncated offsets 7 to 19 of orders-0"
 
@@ -369,9 +372,7 @@ def test_a_leader_that_begins_below_an_earlier_one_lost_records(began, events) -
         (at, BEGAN % (1, epoch, offset, epoch, "1")) for at, epoch, offset in ((1, 0, 0), (4, 1, 9), (8, 2, began))
     )
     found = timeline(logs("1: 0a@2"), events=[server_log("1", *lines)])
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    assert [one.event for one in explain_truncations(p)] == events
+    assert [one.event for one in truncations_in(found)] == events
 
 
 NO_LOG = "INFO Created log for partition orders-0 in /d/orders-0 with properties {} (kafka.log.LogManager)"
@@ -393,8 +394,6 @@ def test_a_leader_that_found_no_log_lost_its_disk(began, restarted, followed, ev
     others = [(2, LOADED % 9), *([(9, BOOT), (10, LOADED % 9), (11, CUT % 0)] if followed else [])]
     events = [server_log("1", *lines, (8, BEGAN % (1, 1, began, 1, "1"))), server_log("2", *others)]
     found = timeline(logs("1: 0a@1\n2: 0a@1"), events=events, leader="1")
-    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
-    p = Partition("orders", 0, Settings(), *frames, replica_logs=found.replica_logs, timeline=found)
-    explained = explain_truncations(p)
+    explained = truncations_in(found)
     assert [one.event for one in explained] == [event] * (event is not None)
     assert all((f"because {LOST_DISK}, and led from offset 0" in one.sentence) == followed for one in explained)
