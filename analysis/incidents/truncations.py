@@ -12,7 +12,7 @@ import polars as pl
 from ...histories.tables import MAX_INT64
 from ...models.internal_topics import is_internal
 from ..causes import explain_loss
-from ..causes.cases import Lost, OffsetRange
+from ..causes.cases import UNKNOWN, Lost, OffsetRange
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
 from ..extremes import least
@@ -36,8 +36,8 @@ def is_election(explained: Explained) -> bool:
 def explain_truncations(p: Partition) -> list[Explained]:
     """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
-    Also one for each leader that began below the start of an earlier epoch, or with a new log, if no truncation shows
-    that, and for each unclean election if no collected log can show what it truncated.
+    Also one for each leader that began below the start of an earlier epoch, with a new log, or with a log that it had
+    cut, if no truncation shows that, and for each unclean election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
@@ -47,6 +47,9 @@ def explain_truncations(p: Partition) -> list[Explained]:
     explained = [*_explain_cuts(p.timeline, p.settings.started_ms)]
     explained += _explain_falls(p.timeline, [one.truncated for one in explained if one.truncated is not None])
     explained += _explain_new_logs(p.timeline, [one.truncated for one in explained if one.truncated is not None])
+    explained += _explain_cut_logs(
+        p.timeline, [one.truncated for one in explained if one.truncated is not None], p.settings.started_ms
+    )
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
     is_judged = is_internal(p.topic) or p.context.height > 0
@@ -62,12 +65,19 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         explained = _explain(timeline, lost, event, _reason_of_truncation(timeline, alike[0]))
-        time = alike[0].time
         # The facts of a known cause date the truncation.
-        if not explained.is_known and started is not None and time is not None:
-            sentence = f"{explained.sentence}; truncated at {utc_text(started + time // MS)}"
-            explained = replace(explained, sentence=sentence)
-        yield explained
+        yield (
+            explained
+            if explained.is_known
+            else replace(explained, sentence=explained.sentence + _at(alike[0], started))
+        )
+
+
+def _at(cut: LogEnd, started: int | None) -> str:
+    """A clause with the time of a truncation; empty if it is not known."""
+    if started is None or cut.time is None:
+        return ""
+    return f"; truncated at {utc_text(started + cut.time // MS)}"
 
 
 def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
@@ -124,6 +134,22 @@ def _explain_new_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Itera
         if not any(lost.overlaps(one) for one in truncated):
             event = f"{new.event}, and led {lost.name} from offset 0 in epoch {new.after.epoch}"
             yield _explain(timeline, lost, event, f"; it had records up to offset {new.end - 1} or later")
+
+
+def _explain_cut_logs(timeline: Timeline, truncated: list[OffsetRange], started: int | None) -> Iterator[Explained]:
+    """An explanation for each broker that found its log corrupt, cut it, and was the next leader, from there.
+
+    How many records it cut is not known. None where the range of a truncation begins there.
+    """
+    name, begun = timeline.replica_logs.name, {one.first for one in truncated}
+    for cut in dated(timeline.ends):
+        after = dated(timeline.dated_terms, cut.when - 1)[:1] if cut.kind == "corruption" else []
+        led = [term for term in after if (term.leader, term.start) == (cut.broker, cut.end) and not term.has_conflict]
+        if led and cut.end not in begun:
+            event = f"broker {cut.broker} found its log of {name} corrupt and truncated it to offset {cut.end}"
+            sentence = f"{event}, and led from there in epoch {led[0].epoch}{_at(cut, started)}"
+            missing = "which records it had cut (a copy of its log from before), and which of them were acknowledged"
+            yield Explained(UNKNOWN, missing=(missing,), sentence=sentence, event=event)
 
 
 def _explain(timeline: Timeline, lost: Lost, event: str, more: str = "") -> Explained:

@@ -89,7 +89,8 @@ class TopicGeneration:
         name = f"topic {topic}{id_text}" if self.count == 1 else f"generation {self.number} of topic {topic}{id_text}"
         changes = (("created", self.created), ("deleted", self.deleted))
         times = [f"{verb} {in_words(span)}" for verb, span in changes if span]
-        return f"This is {name}" + (f", {' and '.join(times)}." if times else ".")
+        earlier = " A topic of this name was deleted before." if self.count == 1 < self.number else ""
+        return f"This is {name}" + (f", {' and '.join(times)}." if times else ".") + earlier
 
     @property
     def is_alone(self) -> bool:

@@ -314,13 +314,15 @@ def _without_clients(verdict: dict[str, Any]) -> str:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
     causes = [Explained.from_record(one) for one in verdict["causes"] if not one["findings"]]
-    removals = [one.event or one.sentence for one in causes if not is_election(one)]
-    elected = len(causes) - len(removals)
+    removals = [one.event or one.sentence for one in causes if one.truncated is not None]
+    elected = sum(map(is_election, causes))
+    cut = len(causes) - len(removals) - elected
     more = ", …" if len(removals) > 1 else ""
     # A truncation removed them, or a leader lacked them, as after the loss of its disk.
     places = plural(len(removals), "place")
     events = [f"records were removed for good in {places} ({removals[0]}{more})"] if removals else []
     events += [f"{plural(elected, 'unclean election')} may have lost records"] if elected else []
+    events += [f"{plural(cut, 'leader')} with a log that was cut may have lost records"] if cut else []
     also = f", but {' and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
 

@@ -93,3 +93,17 @@ def test_an_epoch_that_began_above_the_start_of_a_shortened_log_replaced_records
     tables = logs(text)
     tables["batches"] = tables["batches"].with_columns(file=pl.lit(f"{70:020d}.log"))
     assert first_removed(replica_logs_of("orders", 0, tables, leader="1"), 50, 76) == first
+
+
+CORRUPT = "WARN [LogLoader partition=orders-0, dir=/d] Corruption found in segment 0, truncating to offset %d (x)"
+
+
+@pytest.mark.parametrize(
+    ("leader", "start", "is_noted"), [(1, 5, True), (2, 5, False), (1, 9, False)], ids=["", "another led", "fetched"]
+)
+def test_a_leader_that_cut_its_corrupt_log_may_have_lost_records(leader, start, is_noted):
+    own = server_log("1", (1, BEGAN % (1, 0, 0, 0, "1")), (5, BOOT), (6, CORRUPT % 5), (6, LOADED % 5))
+    began = server_log(f"{leader}", (8, BEGAN % (leader, 1, start, 1, f"{leader}")))
+    found = timeline(logs("1: 0a@1\n2: 0a@1"), events=[own, began], leader="1")
+    event = "broker 1 found its log of orders-0 corrupt and truncated it to offset 5, and led from there in epoch 1"
+    assert sentences(found) == [event] * is_noted

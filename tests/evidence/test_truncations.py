@@ -198,6 +198,7 @@ def test_records_are_gone_from_where_an_epoch_began_before_compaction() -> None:
         ),
         ("unclean-election-a", ["2", "3", "100"], "but 2 unclean elections may have lost records."),
         ("leader-kill-a", ["2", "3", "100"], "but records were removed for good in 1 place (broker"),
+        ("disk-truncate-a", ["1", "2", "100"], "but 1 leader with a log that was cut may have lost records."),
     ],
 )
 def test_an_unclean_election_is_noted_if_the_logs_of_the_isr_are_missing(
