@@ -11,6 +11,7 @@ import pytest
 from command_line import invoke, verdict_of_run
 from figure_cases import judged
 from logjudge import check
+from logjudge.analysis.partitions.topic_generations import TopicGeneration
 from logjudge.histories.evidence.metadata_records import encode
 from logjudge.plots import draw
 from notation import parse
@@ -125,3 +126,11 @@ def test_a_copy_from_before_the_deletion_shows_what_was_lost_before(
     found = check(run).findings
     for rule in ("lost-write", "acknowledged-absent"):
         assert [value for values in found.filter(rule=rule)["values"] for value in values] == lost
+
+
+def test_a_topic_of_which_an_earlier_one_left_no_records_is_described_so() -> None:
+    """As brokers' files alone show it: the logs of the deleted topic are gone."""
+    forerunner = " A topic of this name was deleted before."
+    assert TopicGeneration(2, topic_id="B").describe("orders") == f"This is topic orders (id B).{forerunner}"
+    assert forerunner not in TopicGeneration(1).describe("orders")
+    assert forerunner not in TopicGeneration(2, count=2).describe("orders")
