@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -80,6 +80,14 @@ def needs_start_of(epoch: int) -> Attempt:
     return needs(f"the offset at which epoch {epoch} began (leader-epoch-checkpoint or state-change.log)")
 
 
+def needs_isr_of(election: Term) -> Attempt:
+    """An undecided attempt: it is not known whether the election was clean."""
+    where = "(__cluster_metadata, or the controller's log)"
+    return needs(
+        f"whether broker {election.leader} was in the ISR when it was elected in epoch {election.epoch} {where}"
+    )
+
+
 def needs_setting_of(election: Term) -> Attempt:
     """An undecided attempt: a setting is missing that decides whether the election was unclean."""
     decides = f"which decides whether broker {election.leader} was elected uncleanly in epoch {election.epoch}"
@@ -111,6 +119,17 @@ class OffsetRange(TopicPartition):
     def contains(self, offset: int) -> bool:
         """Whether an offset is certainly one of them."""
         return self.first is not None and self.last is not None and self.first <= offset <= self.last
+
+
+def offset_count(ranges: Iterable[OffsetRange]) -> int:
+    """The number of offsets in these ranges; one in several of them counts once."""
+    count, reached = 0, dict[str, int]()
+    for one in sorted(ranges, key=lambda one: one.first or 0):
+        if one.first is not None and one.last is not None:
+            first = max(one.first, reached.get(one.name, 0))
+            count += max(0, one.last + 1 - first)
+            reached[one.name] = max(first, one.last + 1)
+    return count
 
 
 @dataclass(frozen=True)

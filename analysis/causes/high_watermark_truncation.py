@@ -27,7 +27,7 @@ from ..timelines.facts import SECOND, Fact, chain, dated, fact_of
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import span
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_isr_of
 from .leader_change import (
     clean_by_configuration,
     clean_leader_change,
@@ -70,7 +70,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         return needs(*doubtful)
     clean = _clean_election_facts(timeline, new)
     if not clean:
-        return needs(f"whether broker {new.leader} was in the ISR when it was elected (controller.log)")
+        return needs_isr_of(new)
     cut = _truncation_facts(timeline, new, lost)
     if not cut:
         return needs(

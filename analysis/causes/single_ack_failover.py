@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..timelines.facts import SECOND, chain
 from ..timelines.timeline import Timeline
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_start_of
+from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_isr_of, needs_start_of
 from .leader_change import (
     LeaderChange,
     clean_by_configuration,
@@ -59,10 +59,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if not clean and not may_have_left:
         clean = clean_by_configuration(timeline, new.time)
     if not clean:
-        return needs(
-            f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
-            "(__cluster_metadata, state-change.log, or the topic's configuration)"
-        )
+        return needs_isr_of(new)
     if lost.read:
         have = "although all replicas in the ISR have what consumers read"
         return needs(f"why broker {new.leader} lacked records that consumers had read, {have}")

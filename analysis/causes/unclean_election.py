@@ -22,7 +22,16 @@ from ..timelines.facts import SECOND, Fact, chain, dated
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import brokers
-from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_setting_of, needs_start_of
+from .cases import (
+    NOT_THE_CASE,
+    Attempt,
+    Lost,
+    acknowledgement_facts,
+    needs,
+    needs_isr_of,
+    needs_setting_of,
+    needs_start_of,
+)
 from .leader_change import (
     LeaderChange,
     clean_by_configuration,
@@ -66,10 +75,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if new.was_last_known is None:
         return needs_setting_of(new)
     if unclean is None:
-        return needs(
-            f"whether broker {new.leader} was in the ISR when it was elected in epoch {new.epoch} "
-            "(__cluster_metadata, or the controller's log)"
-        )
+        return needs_isr_of(new)
     # If all in-sync replicas had already lost the records, no election lost them.
     if together := missing_if_failed_together(timeline, lost):
         return needs(*together)

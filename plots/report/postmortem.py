@@ -13,9 +13,7 @@ from typing import Any
 import polars as pl
 from markupsafe import escape
 
-from ...analysis.incidents.incident import Explained
 from ...analysis.incidents.joining import saved_incidents
-from ...analysis.incidents.truncations import is_election
 from ...analysis.rules import rules_of
 from ...analysis.verdict.assumptions import broken_assumptions
 from ...analysis.wording import NOTES, allow_options, duration, either, plural, some
@@ -23,6 +21,7 @@ from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
+from .brokers_headline import broken_rules, headline_of_brokers
 from .incidents import (
     cause_headlines,
     faults_before,
@@ -175,7 +174,7 @@ def _accepted_rules(verdict: dict[str, Any]) -> list[str]:
 
 def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
-        return _without_clients(verdict)
+        return headline_of_brokers(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
         return _loss(verdict["counts"], impact)
     if found := verdict.get("consistency"):
@@ -183,7 +182,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
         return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
     # Without final reads, or without the rule lost-write, it is not known whether records were lost.
     loss = verdict["rules"].get("lost-write", {}).get("verdict")
-    if broken := _broken_rules(verdict):
+    if broken := broken_rules(verdict):
         return _broken_rules_text(verdict, impact, broken, loss == "valid")
     if verdict["verdict"] == "valid" and loss == "valid":
         acknowledged = plural(impact["acknowledged"], "acknowledged write")
@@ -296,35 +295,6 @@ def _source(verdict: dict[str, Any]) -> str:
     if not files:
         return plural(logs, "file") + " of brokers" if logs else "an empty run"
     return _printable_names(files, 3) + (f" and {plural(logs, 'file')} of brokers" if logs else "")
-
-
-def _broken_rules(verdict: dict[str, Any]) -> list[str]:
-    return [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
-
-
-def _without_clients(verdict: dict[str, Any]) -> str:
-    """The headline of a run without a client history."""
-    divergence = verdict["rules"].get("replica-divergence", {})
-    unknown = "Without a client history it is not known which records were acknowledged."
-    if divergence.get("findings"):
-        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
-    if broken := _broken_rules(verdict):
-        return f"The brokers' files violate {', '.join(broken)}. {unknown}"
-    if not verdict["counts"].get("kept records") and not verdict["causes"]:
-        return f"The brokers' logs were read, but no segments with records were given. {unknown}"
-    judged = " of the rules that were judged" if verdict.get("skipped") else ""
-    causes = [Explained.from_record(one) for one in verdict["causes"] if not one["findings"]]
-    removals = [one.event or one.sentence for one in causes if one.truncated is not None]
-    elected = sum(map(is_election, causes))
-    cut = len(causes) - len(removals) - elected
-    more = ", …" if len(removals) > 1 else ""
-    # A truncation removed them, or a leader lacked them, as after the loss of its disk.
-    places = plural(len(removals), "place")
-    events = [f"records were removed for good in {places} ({removals[0]}{more})"] if removals else []
-    events += [f"{plural(elected, 'unclean election')} may have lost records"] if elected else []
-    events += [f"{plural(cut, 'leader')} with a log that was cut may have lost records"] if cut else []
-    also = f", but {' and '.join(events)}" if events else ""
-    return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 
 def template(page: str) -> Any:

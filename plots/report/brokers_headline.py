@@ -1,0 +1,49 @@
+"""The headline of a run that has brokers' files, and no client history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...analysis.causes.cases import offset_count
+from ...analysis.incidents.incident import Explained
+from ...analysis.incidents.truncations import is_election
+from ...analysis.wording import plural
+
+
+def broken_rules(verdict: dict[str, Any]) -> list[str]:
+    """The rules that the run violates."""
+    return [name for name, rule in verdict["rules"].items() if rule["verdict"] == "invalid"]
+
+
+def headline_of_brokers(verdict: dict[str, Any]) -> str:
+    """The headline of a run without a client history."""
+    divergence = verdict["rules"].get("replica-divergence", {})
+    unknown = "Without a client history it is not known which records were acknowledged."
+    if divergence.get("findings"):
+        return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
+    if broken := broken_rules(verdict):
+        return f"The brokers' files violate {', '.join(broken)}. {unknown}"
+    if not verdict["counts"].get("kept records") and not verdict["causes"]:
+        return f"The brokers' logs were read, but no segments with records were given. {unknown}"
+    judged = " of the rules that were judged" if verdict.get("skipped") else ""
+    causes = [Explained.from_record(one) for one in verdict["causes"] if not one["findings"]]
+    events = _losses_without_clients(causes)
+    also = f", but {' and '.join(events)}" if events else ""
+    return f"The brokers' files show no breach{judged}{also}. {unknown}"
+
+
+def _losses_without_clients(causes: list[Explained]) -> list[str]:
+    """Clauses on what the brokers' files show to be gone, or may be."""
+    removals = [one for one in causes if one.truncated is not None]
+    # A truncation removed them, or a leader lacked them, as after the loss of its disk.
+    count = offset_count(one.truncated for one in removals if one.truncated is not None)
+    was, more = "was" if count == 1 else "were", ", …" if len(removals) > 1 else ""
+    examples = [f" ({one.event or one.sentence}{more})" for one in removals[:1]]
+    removed = f"about {plural(count, 'record')} {was} removed for good in {plural(len(removals), 'place')}"
+    elected = sum(map(is_election, causes))
+    cut = len(causes) - len(removals) - elected
+    return [
+        *(f"{removed}{example}" for example in examples),
+        *[f"{plural(elected, 'unclean election')} may have lost records"] * bool(elected),
+        *[f"{plural(cut, 'leader')} with a log that was cut may have lost records"] * bool(cut),
+    ]
