@@ -7,8 +7,8 @@ Needs: at least two replicas that were in sync while the records were acknowledg
 died later and were down at the same time: the last of them died before any started again, or all had started again
 before any of them had loaded its log. The log of each ended at or below the records when it started again, without a
 truncation. Where the history has a broker's power failures, one of them came before the election that lost the records.
-And the broker that leads afterwards had not been alone in the ISR when it died (last-replica-standing). Evidence shows
-of each that it was not shut down cleanly: its death or a fault on its disk in the history, or lines of its server.log.
+Evidence shows of each that it was not shut down cleanly: its death or a fault on its disk in the history, or lines of
+its server.log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from .log_rolled_back import rollback_facts
 from .outages import death_facts, lost_power, may_have_stopped_cleanly
 from .prevention import SEPARATE, flush_measures
 from .replica_history import facts_had_records, isr_at_acknowledgement, short_log_facts
-from .surviving_records import stopped_alone_in_isr
 
 CITATION = "Kafka's documentation of replication and flush; KIP-966 (data loss by unclean shutdowns)"
 REMEDY = "Replicas in separate failure domains (broker.rack); flush.messages=1, which costs throughput."
@@ -44,8 +43,6 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if in_order := [member for member in together if _may_have_flushed(timeline, member, lost)]:
         return needs(f"how the processes of {brokers(in_order)} that had the records ended (server.log)")
     change = find_leader_change(timeline, lost)
-    if stopped_alone_in_isr(timeline, lost, change.new_leader):
-        return NOT_THE_CASE  # the others had left the ISR before it failed
     until = change.successor.time if change.successor else None
     if until is not None and any(_had_power(timeline, member, lost, until) for member in together):
         return NOT_THE_CASE

@@ -10,7 +10,8 @@ Needs: the broker that leads afterwards had the records: it acknowledged them, o
 acknowledged. Later its log ended at or below them: when it was loaded, in a snapshot, or by the fault that cut it. Or
 it led the next epoch from there, and no other broker led in between. The ISR was this broker alone: when it was
 elected, when its process stopped that had led until then, or when it acknowledged them and led again in its own epoch.
-No unclean election made it the leader in between. It was not shut down cleanly, which flushes the log: the history has
+No unclean election made it the leader in between. No other broker that was in sync at an acknowledgement lost its power
+since then, and the records with it. The broker was not shut down cleanly, which flushes the log: the history has
 its death, a power failure or a fault on its disk, or its server.log shows that it halted or had to recover its logs. If
 it led again from offset 0 without a power failure or a fault on its disk in the history, its server.log shows that it
 found a log.

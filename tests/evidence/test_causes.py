@@ -337,7 +337,7 @@ def test_a_controllers_lines_say_where_a_partition_moved():
 
 @pytest.mark.parametrize(
     ("died", "end", "cause"),
-    [(7, 1, "unknown"), (7, 2, "last-replica-standing"), (2, 1, "last-replica-standing")],
+    [(7, 1, "correlated-failure"), (7, 2, "last-replica-standing"), (2, 1, "last-replica-standing")],
     ids=["lost them, too", "still had them", "never had them"],
 )
 def test_a_broker_that_left_the_isr_with_the_records_may_have_lost_them_first(died, end, cause):
