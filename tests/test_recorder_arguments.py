@@ -22,6 +22,14 @@ def test_a_wrong_place_of_a_send_is_refused_and_leaves_it_open(tmp_path: Path, a
     assert [json.loads(line)["type"] for line in lines] == ["invoke", "info"]
 
 
+@pytest.mark.parametrize("acks", [2, "two", True])
+def test_acks_that_kafka_does_not_have_are_refused(tmp_path: Path, acks: Any) -> None:
+    recorder = Recorder(tmp_path / "run")
+    with pytest.raises(UsageError, match=rf"acks: found {acks!r}, expected all \(or -1\), 1 or 0"):
+        recorder.send("p0", "orders", "a", acks=acks)
+    assert not (recorder.finish() / "history.jsonl").read_text()
+
+
 @pytest.mark.parametrize("arguments", [(0, -5), (-2, 0), (0, -1000)])
 def test_a_negative_number_that_no_client_reports_is_refused(tmp_path: Path, arguments: tuple[int, int]) -> None:
     recorder = Recorder(tmp_path / "run")

@@ -105,7 +105,7 @@ class Recorder:
         if key is not None:
             event["key"] = text_of(key, "key")
         if acks is not None:
-            event["acks"] = "all" if str(acks) == "-1" else str(acks)
+            event["acks"] = _acks_of(acks)
         if timestamp is not None:
             event["timestamp"] = int(timestamp)  # ms since 1970, of the record
         event["time"] = journal.now()
@@ -294,6 +294,14 @@ def _settings_by_name(found: Any, kind: str) -> dict[str, dict[str, Any]]:
     if not isinstance(settings, Mapping) or not all(isinstance(about, Mapping) for about in settings.values()):
         raise UsageError(f"found {found!r:.80}, expected a dictionary from each {kind} to a dictionary of its settings")
     return {require_name(name, kind): dict(about) for name, about in settings.items()}
+
+
+def _acks_of(found: str | int) -> str:
+    """The acks of a send as the format has them. Raises UsageError."""
+    acks = "all" if str(found) == "-1" else str(found)
+    if acks not in ("all", "1", "0"):
+        raise UsageError(f"acks: found {found!r:.80}, expected all (or -1), 1 or 0")
+    return acks
 
 
 def _names(found: str | Iterable[str]) -> list[str]:
