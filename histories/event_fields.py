@@ -19,6 +19,23 @@ from .tables import PLACES_OF_SPLIT
 
 MISSPELT = 0.7  # the least similarity of a name to one of the format that it may be meant for
 ACKS = ("all", "1", "0", "-1")
+# The kinds of faults that checks, plots or the simulator know; recorders may have others.
+_OF_LOGS = ("truncate", "restore", "restore-backup", "corrupt", "bit-flip")
+FAULT_KINDS = (
+    *("kill", "power-loss", "shutdown", "stop", "pause", "restart", "disk-full", "partition", "lose-acks", *_OF_LOGS),
+    *("delete-records", "add-partitions", "delete-topic", "create-topic", "init-transactions", "preferred-election"),
+    *("reassignment", "cancel-reassignment", "loss", "duplication", "delay", "slow-disk", "clock-skew"),
+    *("controller-crash", "controller-pause", "consumer-seek", "consumer-crash", "consumer-shutdown"),
+    *("consumer-replace", "consumer-pause"),
+)
+_FAULT_FIELDS = {
+    **dict.fromkeys(_OF_LOGS, ("topic", "partition")),
+    "delete-records": ("topic", "offsets"),
+    "add-partitions": ("topic", "partitions"),
+    "delete-topic": ("topic",),
+    "create-topic": ("topic", "partitions", "topic_id"),
+    "init-transactions": ("transactional_ids",),
+}
 _TEXT, _NAME = (str,), (str, int)
 _WORDS = {dict: "an object", list: "a list", bool: "true or false", float: "a fraction", int: "an integer"}
 
@@ -98,10 +115,13 @@ def _odd_in(item: Mapping[str, Any], level: _Level) -> Iterable[Oddity]:
 
 def _unknown(name: str, item: Mapping[str, Any], level: _Level) -> Oddity:
     """A field that the format does not have. It may be a misspelt one, unless the object has this one, too."""
-    close = [one for one in get_close_matches(name, level.names, n=1, cutoff=MISSPELT) if one not in item]
-    if close:
-        return Oddity(f"unknown field {name}", f"did you mean {close[0]}?", True)
-    return Oddity(f"unknown field {name}", "checks ignore it", False)
+    meant = _closest(name, level.names - item.keys())
+    return Oddity(f"unknown field {name}", f"did you mean {meant}?" if meant else "checks ignore it", bool(meant))
+
+
+def _closest(name: str, names: Iterable[str]) -> str:
+    """The name that a misspelt one may be meant for; empty if none is close."""
+    return next(iter(get_close_matches(name, sorted(names), n=1, cutoff=MISSPELT)), "")
 
 
 def _odd_event(event: Mapping[str, Any]) -> Iterable[Oddity]:
@@ -114,6 +134,25 @@ def _odd_event(event: Mapping[str, Any]) -> Iterable[Oddity]:
     fault = event.get("fault")
     if (fault is None and event.get("type") == "invoke") or not isinstance(fault, dict | None):
         yield Oddity(f"a {event['f']} without an object as fault", 'expected {"kind": …, "nodes": […]}', True)
+    if isinstance(fault, dict):
+        yield from _odd_fault(fault)
+
+
+def _odd_fault(fault: Mapping[str, Any]) -> Iterable[Oddity]:
+    """What is odd about the object of a fault. A field that is close to none of its kind is the recorder's own."""
+    kind = fault.get("kind")
+    if not isinstance(kind, str):
+        yield Oddity("a fault without kind", f"expected one, such as {FAULT_KINDS[0]}", True)
+    elif kind not in FAULT_KINDS:
+        meant = _closest(kind, FAULT_KINDS)
+        advice = f"did you mean {meant}?" if meant else "causes do not know it"
+        yield Oddity(f"unknown kind of fault {kind}", advice, bool(meant))
+    names = {"kind", "nodes", *_FAULT_FIELDS.get(str(kind), ())}
+    for name in sorted(fault.keys() - names):
+        if meant := _closest(name, names - fault.keys()):
+            yield Oddity(f"unknown field {name} in a fault", f"did you mean {meant}?", True)
+    if not isinstance(fault.get("nodes"), list | None):
+        yield Oddity(f"{_WORDS.get(fault['nodes'].__class__, 'text')} as nodes of a fault", "expected a list", True)
 
 
 @cache

@@ -14,10 +14,14 @@ from command_line import invoke
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from logjudge.analysis.timelines import fault_kinds
 from logjudge.histories.errors import InputError
+from logjudge.histories.event_fields import FAULT_KINDS
 from logjudge.histories.event_schema import event_schema
 from logjudge.histories.readers import native
 from logjudge.histories.recording.recorder import Recorder
+from logjudge.histories.simulation.recorder import KINDS
+from logjudge.models.replication.faults.kinds import FAULTS
 
 ROOT = Path(__file__).parents[1]
 RECORDED = ROOT / "examples" / "unclean-election"
@@ -241,6 +245,41 @@ def test_what_the_format_does_not_have_is_a_warning(tmp_path: Path, events: list
     found = lint(tmp_path, events)
     assert found.return_value == 3
     assert f"{tmp_path.name}: warning: {warning}" in found.output
+
+
+def fault(**about: object) -> list[dict[str, Any]]:
+    event = {"time": 10_000_000, "process": "nemesis", "op": 0, "type": "invoke", "f": "fault", "fault": about}
+    return [event, {name: value for name, value in event.items() if name != "fault"} | {"type": "ok"}, *CLEAN]
+
+
+@pytest.mark.parametrize(
+    ("events", "code", "sentence"),
+    [
+        (
+            fault(kind="kil", nodes=["1"]),
+            3,
+            "warning: unknown kind of fault kil in 1 line, first at history.jsonl:1: did",
+        ),
+        (
+            fault(kind="kill", node="1"),
+            3,
+            "warning: unknown field node in a fault in 1 line, first at history.jsonl:1: did",
+        ),
+        (fault(kind="delete-records", topic="t", ofsets={}), 3, "did you mean offsets?"),
+        (fault(kind="kill", nodes="1"), 3, "warning: text as nodes of a fault in 1 line"),
+        (fault(nodes=["1"]), 3, "warning: a fault without kind in 1 line"),
+        (fault(kind="comet", nodes=["1"], size=2), 0, "note: unknown kind of fault comet in 1 line"),
+    ],
+)
+def test_a_fault_that_causes_do_not_know_is_named(tmp_path: Path, events: list[Any], code: int, sentence: str) -> None:
+    found = lint(tmp_path, events)
+    assert (found.return_value, sentence in found.output) == (code, True)
+    assert "unknown field size" not in found.output
+
+
+def test_the_kinds_of_faults_that_logjudge_knows_are_not_odd() -> None:
+    simulated = {KINDS.get(kind, kind) for kind in FAULTS}
+    assert {*fault_kinds.STOPS, *fault_kinds.AT_ONCE, *simulated} <= {*FAULT_KINDS}
 
 
 @pytest.mark.parametrize(
