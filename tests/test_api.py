@@ -117,6 +117,20 @@ def test_several_paths_are_several_results(tmp_path: Path) -> None:
     assert [(result.name, result.verdict) for result in results] == [("whole", "valid"), ("lossy", "invalid")]
 
 
+def test_all_runs_of_a_list_are_asserted(tmp_path: Path) -> None:
+    for name, lost in (("whole", False), ("lossy", True), ("leaky", True)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines(lost))) + "\n")
+    paths = [tmp_path / f"{name}.jsonl" for name in ("whole", "lossy", "leaky")]
+    with pytest.raises(AssertionError) as failure:
+        logjudge.assert_valid(paths, config=CONFIG)
+    named = [line.split(":")[0] for line in str(failure.value).splitlines() if not line.startswith(" ")]
+    assert named == ["lossy", "leaky"]
+    allowed = logjudge.assert_valid(paths, allow="lost-write", config=CONFIG)
+    assert [result.name for result in allowed] == ["whole", "lossy", "leaky"]
+    with pytest.raises(logjudge.UsageError, match="found an empty list of runs"):
+        logjudge.assert_valid([])
+
+
 def test_a_breach_is_explained_and_can_be_allowed() -> None:
     result = logjudge.check(frame(lost=True), config=CONFIG, name="lossy")
     with pytest.raises(AssertionError) as failure:

@@ -20,7 +20,7 @@ from .histories.errors import LogjudgeError, UsageError
 from .histories.event_frames import SOURCE, check_columns, json_lines
 from .histories.files import is_uri, local_path
 from .histories.readers import CHECKED
-from .result import Result
+from .result import Result, raise_unless_valid
 
 if TYPE_CHECKING:
     import polars as pl
@@ -203,18 +203,31 @@ def _open_local(path: str, request: Request) -> Run:
     return open_run(local_path(path), request.reader, contents=CHECKED)
 
 
-def assert_valid(run: Any, allow: str | Iterable[str] = (), **options: Any) -> Result:
-    """Judge a run and raise an AssertionError unless it is valid; return the result.
+@overload
+def assert_valid(run: Sequence[PathName], allow: Names = ..., **options: Any) -> list[Result]:
+    """A list of paths gives a list of results."""
 
-    `run` is what `logjudge.check` takes, or a Result. `options` are those of `logjudge.check`.
+
+@overload
+def assert_valid(run: Any, allow: Names = ..., **options: Any) -> Result:
+    """A path, a DataFrame or a Result gives one result."""
+
+
+def assert_valid(run: Any, allow: Names = (), **options: Any) -> Result | list[Result]:
+    """Judge a run, or each of a list, and raise an AssertionError unless all are valid; return what `check` returns.
+
+    `run` is what `logjudge.check` takes, or a Result. `options` are those of `logjudge.check`. Raises UsageError for an
+    empty list, which would assert nothing.
     """
     __tracebackhide__ = True
     if isinstance(run, Result):
         run.assert_valid(allow)
         return run
     try:
-        result: Result = check(run, allow=allow, **options)
+        if isinstance(run, list | tuple) and not run:
+            raise UsageError("found an empty list of runs, expected one at least")
+        judged: Result | list[Result] = check(run, allow=allow, **options)
     except LogjudgeError as error:
         raise error.with_traceback(None) from None  # its sentence is enough: pytest would show each frame of `check`
-    result.assert_valid()
-    return result
+    raise_unless_valid(*(judged if isinstance(judged, list) else [judged]))
+    return judged

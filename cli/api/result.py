@@ -25,11 +25,14 @@ SHOWN = 5  # findings, causes and assumptions of a message
 WIDTH = 110  # columns
 
 
-def raise_unless_valid(report: dict[str, Any], headline: str) -> None:
-    """Raise an AssertionError that explains the verdict, unless it is valid."""
+def raise_unless_valid(*results: Result) -> None:
+    """Raise an AssertionError that explains each verdict that is not valid, unless all are."""
     __tracebackhide__ = True
-    if report["verdict"] != "valid":
-        raise AssertionError("\n".join(_explanation(report, headline)))
+    failed = [result for result in results if result.verdict != "valid"]
+    if failed:
+        raise AssertionError(
+            "\n".join(line for result in failed for line in _explanation(result.report, result.headline))
+        )
 
 
 def _explanation(report: dict[str, Any], headline: str) -> list[str]:
@@ -156,8 +159,7 @@ class Result:
         """
         __tracebackhide__ = True
         names = (allow,) if isinstance(allow, str) else tuple(allow)
-        judged = self._judge_again(names) if names else self
-        raise_unless_valid(judged.report, judged.headline)
+        raise_unless_valid(self._judge_again(names) if names else self)
 
     def __repr__(self) -> str:
         return f"<logjudge.Result {self.name}: {self.verdict}, {len(self.findings)} findings>"
