@@ -265,6 +265,21 @@ def test_damaged_states_are_refused_or_change_nothing(tmp_path: Path) -> None:
     assert all(str(file) in sentence and "\n" not in sentence for sentence in refused)
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [(b"garbage", "a file that is not a state, or a part of one"), (b"", "a zip archive that is not a state")],
+)
+def test_another_file_is_refused_in_our_own_words(tmp_path: Path, content: bytes, found: str) -> None:
+    file = tmp_path / "state"
+    file.write_bytes(content)
+    if not content:
+        zipfile.ZipFile(file, "w").close()
+    expected = "a state that `logjudge check --state` wrote; name another file, or remove it to begin anew"
+    with pytest.raises(InputError) as refused:
+        load_state(file)
+    assert str(refused.value) == f"{file}: found {found}, expected {expected}"
+
+
 def test_a_rewritten_history_and_another_run_are_refused(tmp_path: Path) -> None:
     run = parse("p:a@0 p:b@1 c:<a@0,b@1").write(tmp_path / "run")
     call(run, tmp_path / "state")

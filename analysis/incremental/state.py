@@ -68,10 +68,20 @@ def load_state(file: Path) -> State | None:
         raise InputError(str(file), "something that is not a state (no regular file)", expected, hint)
     try:
         with zipfile.ZipFile(file) as archive:
+            if "state.json" not in archive.namelist():
+                raise InputError(str(file), "a zip archive that is not a state", expected, hint)
             return _parse_state(archive)
     except FileNotFoundError:
         return None
-    except (OSError, RuntimeError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+    except zipfile.BadZipFile as error:
+        is_archive = zipfile.is_zipfile(file)  # of which a part is damaged
+        found = (
+            f"a damaged state ({describe_error(error)})"
+            if is_archive
+            else "a file that is not a state, or a part of one"
+        )
+        raise InputError(str(file), found, expected, hint) from error
+    except (OSError, RuntimeError, NotImplementedError, zlib.error) as error:
         raise InputError(str(file), f"a file that is not a state ({describe_error(error)})", expected, hint) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:
         found = f"a damaged state ({type(error).__name__}: {describe_error(error)})"
