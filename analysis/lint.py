@@ -93,10 +93,20 @@ def _observations(gathered: Gathered, names: Iterable[str] = OBSERVED) -> list[p
 
 def topics_without_values(gathered: Gathered) -> list[str]:
     """The topics to which no send has a value; sorted. Their values may be in a field of another name."""
-    frames = [*_observations(gathered, ["sends"]), gathered.common.unplaced]
-    sends = pl.concat([frame.select("topic", "value") for frame in frames])
-    by_topic = sends.group_by("topic").agg(pl.col("value").is_null().all())
-    return by_topic.filter("value")["topic"].drop_nulls().sort().to_list()
+    shared = [gathered.common.unplaced, *(rows for tables in gathered.small for rows in tables.get("sends", ()))]
+    sends = [(unit.topic, rows) for unit in gathered.units for rows in gathered.units[unit].get("sends", ())]
+    found = pl.concat(
+        [
+            # The rows of a unit of one partition lack its topic.
+            (rows if "topic" in rows.columns else rows.with_columns(topic=pl.lit(topic)))
+            .group_by("topic")
+            .agg(pl.col("value").is_null().all())
+            for topic, rows in [*(("", rows) for rows in shared), *sends]
+        ]
+    )
+    return (
+        found.group_by("topic").agg(pl.all()).filter(pl.col("value").list.all())["topic"].drop_nulls().sort().to_list()
+    )
 
 
 def times_going_back(gathered: Gathered) -> str:
