@@ -104,9 +104,7 @@ def topics_without_values(gathered: Gathered) -> list[str]:
             for topic, rows in [*(("", rows) for rows in shared), *sends]
         ]
     )
-    return (
-        found.group_by("topic").agg(pl.all()).filter(pl.col("value").list.all())["topic"].drop_nulls().sort().to_list()
-    )
+    return found.group_by("topic").agg(pl.col("value").all()).filter("value")["topic"].drop_nulls().sort().to_list()
 
 
 def times_going_back(gathered: Gathered) -> str:

@@ -14,6 +14,7 @@ from command_line import invoke
 from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from logjudge.analysis.batches import MAX_SMALL_ROWS
 from logjudge.analysis.timelines import fault_kinds
 from logjudge.histories.errors import InputError
 from logjudge.histories.event_fields import FAULT_KINDS
@@ -245,6 +246,14 @@ def test_what_the_format_does_not_have_is_a_warning(tmp_path: Path, events: list
     found = lint(tmp_path, events)
     assert found.return_value == 3
     assert f"{tmp_path.name}: warning: {warning}" in found.output
+
+
+@pytest.mark.parametrize("value", ["vlaue", "value"])
+def test_sends_of_a_large_partition_may_lack_values(tmp_path: Path, value: str) -> None:
+    sends = [send(kind, op, f"v{op}", op, offset=op) for op in range(MAX_SMALL_ROWS + 1) for kind in ("invoke", "ok")]
+    found = lint(tmp_path, [renamed(event, value=value) for event in sends])
+    assert found.exception is None
+    assert ("no send to t has a value" in found.output) == (value == "vlaue")
 
 
 def fault(**about: object) -> list[dict[str, Any]]:
