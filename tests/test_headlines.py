@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from command_line import LOSSY, check
 from figure_cases import judged
+from logjudge.analysis.incidents.headlines import headline as incident_headline
+from logjudge.analysis.incidents.incident import Explained
+from logjudge.analysis.timelines.facts import Fact
+from logjudge.histories.tables import Finding
 from logjudge.plots.report import headline
 from notation import parse
 
@@ -64,3 +70,41 @@ def test_the_headline_counts_missing_lines(lost: int, read: int, expected: str) 
 def test_the_headline_claims_only_what_was_judged(text: str, expected: str, tmp_path: Path) -> None:
     run = judged(parse(text).write(tmp_path))
     assert headline(run.verdict, run.figures["impact"]) == expected
+
+
+def _damage(number: int, intact: str) -> tuple[Finding, Explained]:
+    text = f"2/a.log at byte {number}: CRC"
+    one = Finding("log-corruption", text, "orders", 0, count=2, id=f"{number}")
+    facts = [Fact("", "damaged", broker="2"), *([Fact("", "intact", brokers=frozenset(intact))] if intact else [])]
+    return one, Explained("corruption", facts, sentence=text, findings=(one.id,))
+
+
+@pytest.mark.parametrize(
+    ("intact", "expected"),
+    [
+        (["13"], "2 records of orders-0 are damaged on broker 2; brokers 1, 3 have them intact"),
+        (["13", "3"], "4 records of orders-0 are damaged in 2 places on broker 2; broker 3 has them intact"),
+        (["13", ""], "4 records of orders-0 are damaged in 2 places on broker 2"),
+    ],
+)
+def test_damage_is_counted_with_its_broker_and_the_intact_replicas(intact: list[str], expected: str) -> None:
+    findings, explanations = zip(*(_damage(*one) for one in enumerate(intact)), strict=True)
+    text = incident_headline([], findings, explanations)
+    assert text == expected
+    rules = {"log-corruption": {"verdict": "invalid", "findings": len(findings)}}
+    incidents = [{"severity": "violation", "headline": text}]
+    verdict = {"counts": {"evidence files": 1}, "rules": rules, "incidents": incidents, "causes": []}
+    assert headline(verdict, {}).startswith(f"The brokers' files violate log-corruption: {expected}. Without a client")
+
+
+def test_a_report_of_damage_in_brokers_files_repeats_no_finding_as_a_heading(tmp_path: Path) -> None:
+    shutil.copytree(LOSSY / "brokers", tmp_path / "run")
+    segment = next((tmp_path / "run" / "2").rglob("orders-0/*.log"))
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    check(tmp_path / "run", "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert text.count("12 records of orders-0 are damaged in 2 places on broker 2") == 3  # headline, cause, findings
+    assert text.count("CRC 0x9dde22d7 does not match") == 2  # as a step of the cause, and as a finding
+    assert "\n\n\n" not in text

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ...histories.tables import Finding
 from ..causes.cases import LostRange
 from ..rules.anomalies import count_text
-from ..wording import plural, some
+from ..wording import brokers, plural, some
 from .incident import Explained
 
 
@@ -22,6 +22,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
         events = [one.event or one.sentence for one in explanations[1:]]
         return some([*(one.sentence for one in explanations[:1]), *events], separator="; also ")
     worst = findings[0]
+    if text := _damage_text(findings, explanations):
+        return text
     if len(findings) == 1:
         return worst.sentence
     others = [finding for finding in findings if finding is not worst]
@@ -37,6 +39,22 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     if len(alike) == 1:
         return worst.sentence
     return f"{count_text(worst.rule, records, len(alike))} of {worst.rule}, for example: {worst.sentence}"
+
+
+def _damage_text(findings: Sequence[Finding], explanations: Sequence[Explained]) -> str:
+    """How many records are damaged, where, and which brokers have all of them intact; empty for other findings."""
+    facts = [fact for one in explanations for fact in one.chain]
+    damaged = sorted({fact.broker for fact in facts if fact.kind == "damaged" and fact.broker is not None})
+    if not damaged or any(finding.rule != "log-corruption" for finding in findings):
+        return ""
+    holders = [fact.brokers or frozenset() for fact in facts if fact.kind == "intact"]
+    intact = sorted(frozenset.intersection(*holders)) if len(holders) == len(explanations) else []
+    records = sum(finding.count for finding in findings)
+    names = sorted({f"{finding.topic}-{finding.partition}" for finding in findings})
+    places = f" in {len(findings)} places" if len(findings) > 1 else ""
+    text = f"{plural(records, 'record')} of {some(names, 4)} {'is' if records == 1 else 'are'} damaged{places}"
+    them, have = "it" if records == 1 else "them", "has" if len(intact) == 1 else "have"
+    return f"{text} on {brokers(damaged)}" + (f"; {brokers(intact)} {have} {them} intact" if intact else "")
 
 
 def consumer_groups(findings: Iterable[Finding]) -> tuple[str, ...]:

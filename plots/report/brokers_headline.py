@@ -22,7 +22,10 @@ def headline_of_brokers(verdict: dict[str, Any]) -> str:
     if divergence.get("findings"):
         return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
     if broken := broken_rules(verdict):
-        return f"The brokers' files violate {', '.join(broken)}. {unknown}"
+        breaches = [one for one in verdict.get("incidents", ()) if one["severity"] == "violation"]
+        is_known = broken == ["log-corruption"] and len(breaches) == 1
+        what = f": {breaches[0]['headline']}" if is_known else ""
+        return f"The brokers' files violate {', '.join(broken)}{what}. {unknown}"
     if not verdict["counts"].get("kept records") and not verdict["causes"]:
         return f"The brokers' logs were read, but no segments with records were given. {unknown}"
     judged = " of the rules that were judged" if verdict.get("skipped") else ""

@@ -66,8 +66,11 @@ def write_report(
         # Loading the templates takes as long as drawing a figure.
         pages, values = [template("report.html"), template("report.md")], _template_values(verdict, findings, figures)
         pictures = _pictures(folder / "plots", jobs, headings(), plots)
-    for page in pages:
-        (folder / page.name.removesuffix(".j2")).write_text(page.render(values, pictures=pictures), encoding="utf-8")
+    for name, page in zip(("report.html", "report.md"), pages, strict=True):
+        text = page.render(values, pictures=pictures)
+        # A part of the template that does not apply leaves its blank line.
+        text = re.sub("\n{3,}", "\n\n", text) if name.endswith(".md") else text
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def first_screen(verdict: dict[str, Any], findings: pl.DataFrame, figures: dict[str, Any]) -> str:
