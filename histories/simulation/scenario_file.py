@@ -13,6 +13,7 @@ from ...models.exploration.invariants import INVARIANTS
 from ...models.replication.config import MS, ConfigError
 from ...models.replication.faults.fault import Fault
 from ...models.replication.faults.kinds import FAULTS
+from ...models.replication.options import OPTIONS
 from ...models.replication.scenario import LATEST, OWN_VERSION, Scenario
 from ...models.replication.variants import VARIANTS
 from ..errors import InputError, LogjudgeError, close_names, shortened
@@ -65,7 +66,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         if key not in KEYS:
             raise InputError(source, f"the key {key!r}", f"one of {', '.join(KEYS)}")
     brokers = {
-        _number(b, source): flatten(_typed_value({b: options}, b, dict, {}, source), source)
+        _number(b, source): _settings(_typed_value({b: options}, b, dict, {}, source), source)
         for b, options in _typed_value(data, "broker", dict, {}, source).items()
     }
     faults = tuple(_fault(entry, source) for entry in _list(data, "fault", dict, source))
@@ -73,7 +74,7 @@ def parse(text: str, source: str, default_variant: str = "kip-320") -> Scenario:
         name=_typed_value(data, "name", str, Path(source).stem, source),
         variant=_typed_value(data, "variant", str, default_variant, source),
         seed=_typed_value(data, "seed", int, 0, source),
-        options=flatten(_typed_value(data, "config", dict, {}, source), source),
+        options=_settings(_typed_value(data, "config", dict, {}, source), source),
         per_broker=brokers,
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         title=_typed_value(data, "title", str, "", source),
@@ -118,6 +119,14 @@ def _check_name(what: str, name: str, known: Iterable[str], listing: str, source
     if name not in known:
         close = " or ".join(close_names(name, known))
         raise InputError(source, f"the {what} {shortened(repr(name))}", close or "a known one", listing)
+
+
+def _settings(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The settings of a table, by Kafka's names."""
+    found = flatten(table, source)
+    for name in found:
+        _check_name("setting", name, OPTIONS, "`logjudge simulate --help` lists all settings", source)
+    return found
 
 
 def _trace(data: Mapping[str, Any], source: str) -> tuple[int, int] | None:

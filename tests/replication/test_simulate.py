@@ -149,7 +149,12 @@ def test_kafkas_values_for_no_limit_are_the_defaults(setting: str, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("[config]\n'no.such' = 1", "unknown configuration 'no.such'"),
+        (
+            "[config]\n'no.such' = 1",
+            "found the setting 'no.such', expected a known one; `logjudge simulate --help` lists",
+        ),
+        ("[config]\n'min.isr' = 1", "found the setting 'min.isr', expected min.insync.replicas; "),
+        ("[broker.1]\n'acks.' = 1", "found the setting 'acks.', expected acks"),
         ("[config]\n'simulation.ops' = 1.5", "simulation.ops must be a whole number, not 1.5"),
         ("[config]\n'enable.idempotence' = 'yes'", "enable.idempotence must be true or false, not 'yes'"),
         ("[config]\n'simulation.producers' = 0", "simulation.producers must be 1 to 1000, not 0"),
