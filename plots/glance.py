@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..analysis.wording import duration, plural
 from . import style
-from .time_axis import bands_of, sheet_below, time_axis
+from .time_axis import bands_of, seconds_axis, sheet_below
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ def draw(figures: dict[str, Any]) -> Figure:
         figure, (rate, took) = sheet_below(_title(figures), bands_of(figures, *figures["span"]), [2.1, 1.5], 5.0)
         _outcomes(rate, figures)
         _latency(took, figures)
-        time_axis(took, figures)
+        seconds_axis(took, figures["span"], figures["started_at"])  # the panels may have bins of different widths
     return figure
 
 
@@ -97,11 +97,15 @@ def _bars(figures: dict[str, Any]) -> _Bars:
     """Bars of at least a second with sends per second; in a short run a bar for each bin with its sends."""
     first, last = figures["span"]
     if last - first < MIN_SPAN_NS:
-        return _Bars("sends in each bin", 1, 1)
+        return _Bars(f"sends in each bin of {_width(figures)}", 1, 1)
     width = style.bin_seconds(figures)
     bins = 1 << max(math.ceil(math.log2(MIN_BAR_SECONDS / width)), 0)
-    title = "sends per second" if bins == 1 else f"sends per second, in bins of {duration(bins * width * 1e9)}"
-    return _Bars(title, bins, bins * width)
+    return _Bars(f"sends per second, in bins of {_width(figures, bins)}", bins, bins * width)
+
+
+def _width(figures: dict[str, Any], bins: int = 1) -> str:
+    """The duration of so many bins."""
+    return duration(bins * style.bin_seconds(figures) * 1e9)
 
 
 def _outcomes(axis: Axes, figures: dict[str, Any]) -> None:
@@ -143,7 +147,7 @@ def _quantile(cell: list[tuple[int, int]], share: float) -> float | None:
 
 def _latency(axis: Axes, figures: dict[str, Any]) -> None:
     edges = style.edges(figures)
-    axis.set_title("latency of acknowledged sends (log scale)")
+    axis.set_title(f"latency of acknowledged sends (log scale), in bins of {_width(figures)}")
     found = quantiles(figures)
     known = [value for values in found.values() for value in values if value]
     if not known:
