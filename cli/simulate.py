@@ -17,7 +17,7 @@ from ..histories.simulation.outcome import outcome
 from ..histories.simulation.request import DRAWABLE, FILE_ONLY, late_faults, simulate_request
 from ..histories.simulation.scenarios import load, names
 from ..histories.simulation.truth_file import handled_again, read_before_loss
-from ..models.exploration.message_trace import trace_messages
+from ..models.exploration.message_trace import MAX_MESSAGES, trace_run
 from ..models.exploration.schedule import PATTERNS
 from ..models.replication.config import SECOND
 from ..models.replication.options import OPTIONS
@@ -105,11 +105,25 @@ def command(
 
 def _write_trace(scenario: Scenario, path: Path, since: int) -> None:
     """Run the scenario again, and write its messages."""
-    messages = trace_messages(scenario, since=since)
+    messages, end = trace_run(scenario, since=since)
+    messages, left = messages[:MAX_MESSAGES], messages[MAX_MESSAGES:]
     title = scenario.title or scenario.name
     text = player(messages, title) if path.suffix == ".html" else markdown(messages, title)
     write_text("--trace ", path, text)
-    click.echo(f"{path}: {len(messages)} messages")
+    shown = plural(len(messages), "message")
+    if left:
+        shown = (
+            f"{len(messages)} of {len(messages) + len(left):,} messages; --trace-from {_seconds(left[0].time)} shows"
+        )
+        shown += " the next"
+    elif not messages and since > end:
+        shown = f"no message, as the run ended at {_seconds(end)} s; --trace-from takes an earlier second"
+    click.echo(f"{path}: {shown}")
+
+
+def _seconds(time: int) -> str:
+    """A time (us) in seconds, exactly."""
+    return f"{time / SECOND:.6f}".rstrip("0").rstrip(".")
 
 
 def _expected_breaches(written: WrittenBundle, scenario: Scenario) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..replication.brokers.process import RUNNING
 from ..replication.cluster import Cluster
@@ -19,7 +19,8 @@ INTRODUCTION = (
     "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) and "
     "the high watermark (HW) of each replica after each message. Only messages that moved one of these, carried "
     "records or reported an error, and the requests for them, are shown: empty fetches, which followers send all the "
-    "time, are left out, and so is what producers send to a broker that is down."
+    "time, are left out, and so is what producers send to a broker that is down, unless a log changed since the "
+    "message before."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
@@ -46,7 +47,7 @@ class MessageTracer:
     def __init__(self, partition: int, since: int, until: int) -> None:
         self._partition, self._since, self._until = partition, since, until
         self.messages: list[Message] = []
-        self._last: tuple[Replicas, Remote] = ((), ())
+        self._last: tuple[Replicas, Remote] | None = None
 
     def attach(self, cluster: Cluster) -> None:
         """Listen at every broker, before the first event of the run."""
@@ -117,12 +118,13 @@ class MessageTracer:
     def _update(self, message: Message) -> None:
         """Record the replicas' state, and which logs became shorter; a message that changed it matters."""
         state = self._state()
-        before = {broker: end for broker, end, _ in self._last[0]}
+        last = self._last or state  # nothing is known before the first message
+        before = {broker: end for broker, end, _ in last[0]}
         for broker, end, _ in state[0]:
             if end < before.get(broker, end):
                 message.text += f", after {self._name(broker)} truncated its log from {before[broker]} to {end}"
         message.replicas, message.remote = state
-        message.matters = message.matters or state != self._last
+        message.matters = message.matters or state != last
         self._last = state
 
     def _name(self, node: int) -> str:
@@ -140,12 +142,24 @@ def _records(count: int) -> str:
     return "1 record" if count == 1 else f"{count} records" if count else "no records"
 
 
+class Trace(NamedTuple):
+    """All messages of a run that matter, and the time (us) at which the run ended."""
+
+    messages: list[Message]
+    end: int
+
+
+def trace_run(scenario: Scenario, partition: int = 0, since: int = 0, until: int = NEVER) -> Trace:
+    """Run a scenario; the messages of a partition that matter, between two times."""
+    tracer = MessageTracer(partition, since, until)
+    cluster = scenario.run(prepare=tracer.attach)
+    found = [message for message in tracer.messages if message.matters and since <= message.time <= until]
+    return Trace(found, cluster.loop.now)
+
+
 def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until: int = NEVER) -> list[Message]:
     """Run a scenario; the first MAX_MESSAGES messages of a partition that matter, between two times."""
-    tracer = MessageTracer(partition, since, until)
-    scenario.run(prepare=tracer.attach)
-    found = [message for message in tracer.messages if message.matters and since <= message.time <= until]
-    return found[:MAX_MESSAGES]
+    return trace_run(scenario, partition, since, until).messages[:MAX_MESSAGES]
 
 
 def table(messages: list[Message]) -> str:

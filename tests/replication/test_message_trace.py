@@ -52,6 +52,25 @@ def test_a_trace_changes_nothing_and_is_bounded() -> None:
     assert all(11_000_000 <= message.time <= 12_000_000 for message in later)
 
 
+def test_a_trace_counts_what_it_left_out_and_names_the_end_of_the_run(tmp_path: Path) -> None:
+    def traced(*options: str) -> str:
+        path = tmp_path / "x.md"
+        words = ("simulate", "--config", "kip-101-loss", "--out", tmp_path / "run", "--trace", path, *options)
+        return next(line for line in invoke(*words).output.splitlines() if line.startswith(f"{path}: "))
+
+    found = re.search(r"200 of ([\d,]+) messages; --trace-from (\d+\.\d+) shows the next", traced())
+    assert found
+    later = re.search(r"200 of ([\d,]+) messages", traced("--trace-from", found[2]))
+    assert later
+    assert int(found[1].replace(",", "")) - int(later[1].replace(",", "")) == MAX_MESSAGES
+    assert re.search(r"no message, as the run ended at \d[\d.]* s; ", traced("--trace-from", "500"))
+
+
+def test_a_trace_does_not_begin_with_a_send_to_a_broker_that_is_down() -> None:
+    first, *_ = trace_messages(load("kip-101-loss"), since=14_000_000)
+    assert first.text.startswith("fetch from offset 187 (broker 1 is down), after broker 2 truncated")
+
+
 def test_the_truncation_of_kip_101_is_in_a_message() -> None:
     """With leader epochs the same schedule has none. A leader that is down hides no message behind those to it."""
     found = {}
