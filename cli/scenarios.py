@@ -59,7 +59,8 @@ def list_all() -> None:
 @click.option(
     "--out",
     type=LocalPath(),
-    help="The folder of the bundle; the report is in the folder with -judged appended. [default: ./NAME]",
+    help="The folder of the bundle; the report is in the folder with -judged appended. "
+    "[default: ./NAME, with another variant ./NAME-VARIANT]",
 )
 @click.option("--page", "page_folder", type=LocalPath(), help="Also write a page with a picture into this folder.")
 @quiet_option
@@ -77,20 +78,23 @@ def run(
 
     NAME is a scenario of the catalogue, FILE a scenario file (docs/scenario-files.md).
 
-    Writes the bundle to the folder NAME and the report to NAME-judged, and replaces earlier results there. The exit
-    code is that of `check`: 0 valid, 1 a breach, 3 unknown. Invariants that the simulator finds broken are printed, but
-    do not change the exit code: clients may not see the breach, or the configuration may permit it.
+    Writes the bundle to the folder NAME and the report to NAME-judged, and replaces earlier results there; NAME has
+    the variant appended if it is not the scenario's own. The exit code is that of `check`: 0 valid, 1 a breach, 3
+    unknown. Invariants that the simulator finds broken are printed, but do not change the exit code: clients may not
+    see the breach, or the configuration may permit it.
     """
     original = load_or_read(name)
     changes = dict(map(option, settings))
     scenario = with_overrides(original, variant=variant, seed=seed, settings=changes)
-    folder = out or Path(Path(name).stem)
+    other_variant = f"-{scenario.variant}" if scenario.variant != original.variant else ""
+    folder = out or Path(Path(name).stem + other_variant)
     judged = folder.with_name(folder.name + "-judged")
     check_target(judged)  # before the simulation writes anything
     written = write_simulated(scenario, folder)
     is_catalogued = name in names() and scenario == original
     warn(scenario, written)
-    for text in (scenario.title, scenario.story):
+    note = scenario.story.removesuffix(original.story).strip()  # on what was changed
+    for text in (f"{note}\n" if note else "", original.title, original.story):
         if text:
             click.echo(text)
     click.echo()

@@ -61,7 +61,7 @@ def with_overrides(
     changes = [f"{name}={value}" for name, value in after.items() if name not in before or before[name] != value]
     if not (changes and scenario.story):
         return changed
-    note = "title and story are those of the scenario without this change"
+    note = "title and story are those of the scenario without this change, and may not be true here"
     return replace(changed, story=f"This run has {', '.join(changes)}; {note}.\n\n{scenario.story}")
 
 

@@ -355,6 +355,15 @@ def test_a_scenario_runs_under_another_variant_and_with_other_settings(tmp_path:
     assert "differs from what kip-101-loss expects: no-acknowledged-loss held" in result.output
 
 
+def test_another_variant_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for variant in ("kip-101", load("kip-101-loss").variant):
+        text = invoke("scenarios", "run", "kip-101-loss", "--variant", variant, "--set", "simulation.ops=590").stdout
+        assert text.startswith("This run has ")  # before title and story
+    folders = {"kip-101-loss", "kip-101-loss-kip-101"}
+    assert {path.name for path in tmp_path.iterdir()} == folders | {f"{name}-judged" for name in folders}
+
+
 def test_the_index_has_every_scenario_and_the_trade_off_of_unclean_elections() -> None:
     text = index_page()
     assert (DOCS / "README.md").read_text() == text
