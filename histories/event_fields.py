@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -18,6 +18,7 @@ from .readers import native
 from .tables import PLACES_OF_SPLIT
 
 MISSPELT = 0.7  # the least similarity of a name to one of the format that it may be meant for
+MAX_ODDITIES = 50  # of one history
 ACKS = ("all", "1", "0", "-1")
 # The kinds of faults that checks, plots or the simulator know; recorders may have others.
 _OF_LOGS = ("truncate", "restore", "restore-backup", "corrupt", "bit-flip")
@@ -80,8 +81,7 @@ def odd_fields(split: Split) -> Found:
                 continue
             if isinstance(event, dict):
                 for oddity in dict.fromkeys([*_odd_in(event, _event_level()), *_odd_event(event)]):
-                    count, place = found.get(oddity, (0, number))
-                    found[oddity] = Seen(count + 1, place)
+                    _add(found, oddity, Seen(1, number))
     return found
 
 
@@ -90,9 +90,17 @@ def merged(parts: Iterable[Found]) -> Found:
     found: Found = {}
     for part in parts:
         for oddity, seen in part.items():
-            before = found.get(oddity, Seen(0, seen.place))
-            found[oddity] = Seen(before.lines + seen.lines, before.place)
+            _add(found, oddity, seen)
     return found
+
+
+def _add(found: Found, oddity: Oddity, seen: Seen) -> None:
+    """Counts lines with an oddity, after those with it so far. Past MAX_ODDITIES others are left out."""
+    if oddity in found:
+        lines, place = found[oddity]
+        found[oddity] = Seen(lines + seen.lines, place)
+    elif len(found) < MAX_ODDITIES:
+        found[oddity] = seen
 
 
 def _odd_in(item: Mapping[str, Any], level: _Level) -> Iterable[Oddity]:
@@ -115,11 +123,12 @@ def _odd_in(item: Mapping[str, Any], level: _Level) -> Iterable[Oddity]:
 
 def _unknown(name: str, item: Mapping[str, Any], level: _Level) -> Oddity:
     """A field that the format does not have. It may be a misspelt one, unless the object has this one, too."""
-    meant = _closest(name, level.names - item.keys())
+    meant = _closest(name, level.names.difference(item))
     return Oddity(f"unknown field {name}", f"did you mean {meant}?" if meant else "checks ignore it", bool(meant))
 
 
-def _closest(name: str, names: Iterable[str]) -> str:
+@lru_cache(4096)
+def _closest(name: str, names: frozenset[str]) -> str:
     """The name that a misspelt one may be meant for; empty if none is close."""
     return next(iter(get_close_matches(name, sorted(names), n=1, cutoff=MISSPELT)), "")
 
@@ -144,12 +153,12 @@ def _odd_fault(fault: Mapping[str, Any]) -> Iterable[Oddity]:
     if not isinstance(kind, str):
         yield Oddity("a fault without kind", f"expected one, such as {FAULT_KINDS[0]}", True)
     elif kind not in FAULT_KINDS:
-        meant = _closest(kind, FAULT_KINDS)
+        meant = _closest(kind, frozenset(FAULT_KINDS))
         advice = f"did you mean {meant}?" if meant else "causes do not know it"
         yield Oddity(f"unknown kind of fault {kind}", advice, bool(meant))
-    names = {"kind", "nodes", *_FAULT_FIELDS.get(str(kind), ())}
+    names = frozenset(("kind", "nodes", *_FAULT_FIELDS.get(str(kind), ())))
     for name in sorted(fault.keys() - names):
-        if meant := _closest(name, names - fault.keys()):
+        if meant := _closest(name, names.difference(fault)):
             yield Oddity(f"unknown field {name} in a fault", f"did you mean {meant}?", True)
     if not isinstance(fault.get("nodes"), list | None):
         yield Oddity(f"{_WORDS.get(fault['nodes'].__class__, 'text')} as nodes of a fault", "expected a list", True)

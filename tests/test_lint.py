@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from logjudge.analysis.batches import MAX_SMALL_ROWS
 from logjudge.analysis.timelines import fault_kinds
 from logjudge.histories.errors import InputError
-from logjudge.histories.event_fields import FAULT_KINDS
+from logjudge.histories.event_fields import FAULT_KINDS, MAX_ODDITIES
 from logjudge.histories.event_schema import event_schema
 from logjudge.histories.readers import native
 from logjudge.histories.recording.recorder import Recorder
@@ -304,6 +304,11 @@ def test_a_field_of_the_recorders_own_is_a_note_at_most(tmp_path: Path, events: 
     assert (found.return_value, "warning" in found.output) == (0, False)
     assert re.search("note: unknown field (trace|time_ms|serialized_size) in", found.output)
     assert "leader_epoch" not in found.output
+
+
+def test_fields_with_many_names_are_not_all_named(tmp_path: Path) -> None:
+    found = lint(tmp_path, [*CLEAN, *(send("ok", 0, "a", 1) | {f"x{number}": 1} for number in range(99))], None)
+    assert found.output.count("unknown field") == MAX_ODDITIES
 
 
 def test_samples_and_lines_of_a_recorder_have_no_odd_fields(tmp_path: Path) -> None:
