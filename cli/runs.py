@@ -82,11 +82,12 @@ def saved_provenance(folder: str) -> dict[str, Any]:
 
 
 def note_replaced(run: Judged, earlier: dict[str, Any]) -> None:
-    """Prints a notice if the result replaced that of another run: of other files, and not named in its command."""
+    """Prints a notice if the result replaced that of another run: of other files, not named in its command."""
     command = earlier.get("command")
     if run.report is None or not isinstance(command, str):
         return
-    is_same = run.report["provenance"]["inputs"] == earlier.get("inputs") != []
+    now = run.report["provenance"]
+    is_same = now["inputs"] == earlier.get("inputs") != [] or now["command"] == command
     if not is_same and shlex.quote(run.path) not in command.split(" "):
         judged = printable(clipped(command, 300))
         note(f"{run.folder}: replaces the result of `{judged}`, which judged another run; --out FOLDER keeps both")

@@ -135,6 +135,10 @@ def test_a_result_of_another_run_is_not_replaced_without_a_notice(tmp_path: Path
     (second / "history.jsonl").write_text("")
     write_run(second, valid(), FINAL)  # recorded anew: the same run to its user
     assert "replaces" not in shell(*words, "y/1", cwd=tmp_path).stderr
+    scenario = tmp_path / "z.toml"
+    for seed in (1, 2):  # the bundle in the folder z is another, of the same command
+        scenario.write_text(f"seed = {seed}\n[config]\n'simulation.ops' = 20\n")
+        assert "replaces" not in shell("scenarios", "run", "z.toml", cwd=tmp_path).stderr
 
 
 def test_folders_of_single_brokers_are_one_run(tmp_path: Path) -> None:
