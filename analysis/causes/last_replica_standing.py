@@ -120,7 +120,7 @@ def _another_lost_them(timeline: Timeline, broker: str, lost: Lost) -> bool:
     """Whether another broker, in sync at an acknowledgement, lost its power since then, and with it the records."""
     return lost.first_acked is not None and any(
         lost_power(timeline, other, lost.first_acked, MAX_INT64) and short_log_facts(timeline, other, lost, lost.first)
-        for other in isr_at_acknowledgement(timeline, lost) - {broker}
+        for other in (isr_at_acknowledgement(timeline, lost) or timeline.members) - {broker}
     )
 
 

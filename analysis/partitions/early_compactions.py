@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import greatest
 from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND
@@ -62,13 +62,20 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
     # The final reads or the last logs may show a truncation without its time.
     is_replaced = pl.col("replaced_since") < known.fill_null(MAX_INT64)
     perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
-    if perhaps.any() and (cleanings := _cleanings(p)) is not None:
-        by_next = dated.select(passed="next_offset", since="sent_above", until=known)
-        by_others = dated.select(passed="offset", since=pl.min_horizontal("unplaced", "expired"), until=known)
-        perhaps &= _are_reached(by_next, cleanings) | _are_reached(by_others, cleanings)
     if perhaps.any():
-        perhaps &= ~surely & ~are_held_by_writers(p, sends)
+        held = held_by_writers_until(p, sends)
+        perhaps &= ~surely & ~are_held(held, dated.select(known).to_series())
+        if (cleanings := _cleanings(p)) is not None:
+            above, others = pl.col("sent_above"), pl.min_horizontal("unplaced", "expired")
+            by_next = dated.select(passed="next_offset", since=_not_before(held, above), until=known)
+            by_others = dated.select(passed="offset", since=_not_before(held, others), until=known)
+            perhaps &= _are_reached(by_next, cleanings) | _are_reached(by_others, cleanings)
     return Compacted(surely, perhaps, dated["compactable"])
+
+
+def _not_before(held_until: pl.Series, since: pl.Expr) -> pl.Expr:
+    """The later of both times: a record that was held then had not been removed before."""
+    return pl.when(since.is_not_null()).then(pl.max_horizontal(since, held_until))
 
 
 def last_write_before(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -170,14 +177,30 @@ def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Se
 
 
 def are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether a log, in a snapshot or at the end, of the leader that wrote a record has it."""
+    """Whether a log of the leader that wrote a record has it, in a copy from after what may have removed it."""
+    return are_held(held_by_writers_until(p, sends), last_write_before(p, sends))
+
+
+def are_held(held_until: pl.Series, until: pl.Series) -> pl.Series:
+    """Whether records were held at a time (ns; null: not known, so that any copy counts)."""
+    return (held_until >= until.fill_null(MIN_INT64)).fill_null(False)
+
+
+def held_by_writers_until(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """When (ns) the last copy was made of a log, of the leader that wrote a record, that has it; null: none has.
+
+    MAX_INT64 for the logs at the end, and MIN_INT64 for copies without a time.
+    """
     if p.timeline is None:
-        return pl.repeat(False, len(sends), eager=True)
+        return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
     leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
     writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
-    written = p.timeline.replica_logs.records.filter(pl.col("broker") == writer, pl.col("control").is_null())
-    held = written.select("offset", "value").unique().with_columns(held=True)
+    logs = p.timeline.replica_logs
+    written = logs.records.filter(pl.col("broker") == writer, pl.col("control").is_null())
+    times = {**logs.times, logs.last: MAX_INT64}
+    copied = pl.col("snapshot").replace_strict(times, default=MIN_INT64, return_dtype=pl.Int64)
+    held = written.group_by("offset", "value").agg(held_until=copied.max())
     is_tombstone = pl.col("value").is_in(p.tombstones.implode())
     own = sends.select("offset", value=pl.when(~is_tombstone).then("value"))  # a log has no name of a tombstone
     found = own.join(held, on=["offset", "value"], how="left", nulls_equal=True, maintain_order="left")
-    return found["held"].fill_null(False)
+    return found["held_until"]
