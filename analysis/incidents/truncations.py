@@ -65,12 +65,8 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         explained = _explain(timeline, lost, event, _reason_of_truncation(timeline, alike[0]))
-        # The facts of a known cause date the truncation.
-        yield (
-            explained
-            if explained.is_known
-            else replace(explained, sentence=explained.sentence + _at(alike[0], started))
-        )
+        when = "" if explained.is_known else _at(alike[0], started)  # the facts of a known cause date it
+        yield replace(explained, sentence=explained.sentence + when)
 
 
 def _at(cut: LogEnd, started: int | None) -> str:

@@ -93,9 +93,8 @@ class ReplicaLogs(LogTables, TopicPartition):
     leader: str | None = None  # the last one that the metadata or the brokers' logs record
     replicas: tuple[str, ...] = ()  # assigned brokers; () if not recorded
     former: frozenset[str] = frozenset()  # brokers that a reassignment has removed; their last logs are leftovers
-    moved_to: frozenset[str] = (
-        frozenset()
-    )  # brokers that have it, beside those of run.json, if nothing newer is recorded
+    # Brokers that have it beside those that run.json assigns, if nothing newer is recorded.
+    moved_to: frozenset[str] = frozenset()
     is_compacted: bool | None = None  # whether the topic's cleanup.policy compacts; None if unknown
     is_tiered: bool = False  # whether remote storage has what was deleted from the disks (KIP-405)
     at_rest: bool = True  # whether the brokers are known to have stopped writing before the last copy

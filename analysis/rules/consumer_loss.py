@@ -30,7 +30,7 @@ from .consumer_groups import (
     sent_after_the_end,
     with_begin,
 )
-from .missing_events import below_unrecorded_commits, why_events_may_be_missing
+from .missing_events import below_unrecorded_commits, reason_for_missing_events
 from .rule import EvidenceLike, MissingSetting, Result, Rule, Unknown, finding, seconds, where
 
 
@@ -128,7 +128,7 @@ def _doubts(
     yield np.isin(missed, polled), [Unknown(f"what {who} of {group} handled of {p.name} is not recorded")]
     by_unrecorded, commit = below_unrecorded_commits(p, group, commits, missed)
     yield by_unrecorded, [Unknown(commit)]
-    if reason := why_events_may_be_missing(p, group):
+    if reason := reason_for_missing_events(p, group):
         records_handles = len(p.context.filter(group.is_member, pl.col("kind") == "handles")) > 0
         is_known = within_polls(p, group.members).hold(missed) & (not records_handles)
         yield ~is_known, [Unknown(reason)]

@@ -336,7 +336,7 @@ def _with_joined(rows: pl.DataFrame, p: Partition, group: Group, at: str) -> pl.
 
 
 def _of_other_members(p: Partition, group: Group, commits: pl.DataFrame) -> pl.DataFrame:
-    """Commits of a partition that another member owned all the while in that generation, with when (`_other`)."""
+    """Commits of a partition that another member owned all the while in that generation, with that ownership."""
     ownerships = ownerships_of(p, group)
     unowned = commits.join(ownerships, on=["process", "generation"], how="anti", maintain_order="left")
     others = ownerships.select(pl.all().name.suffix("_other")).with_columns(generation=pl.col("generation_other"))

@@ -14,8 +14,8 @@ from ..wording import some
 from .consumer_groups import Group
 
 
-def why_events_may_be_missing(p: Partition, group: Group) -> str:
-    """Why any event of the members may be missing; empty without a sign of that."""
+def reason_for_missing_events(p: Partition, group: Group) -> str:
+    """The reason why events of the members may be missing; empty without a sign of that."""
     if may_lack_operations(p):
         return f"lines that may be of {group} could not be read"
     if reason := lacks_lines(p):
