@@ -87,9 +87,11 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
         first, reset = min([*set_to, lowest]), not set_to or min(set_to) > lowest
     joined = [op.done for op in twin.ops if op.process in members and _joins(op)]
     name = _name(twin, members[0])
-    if name and _lacks_first_lines(twin, members, polls):
-        return
+    lacks_lines = bool(name) and _lacks_first_lines(twin, members, polls)
+    records_handles = any(op.f == "handle" and op.process in members for op in twin.ops)
     for offset in sorted(held):
+        if lacks_lines and (records_handles or not _is_within_poll(polls, offset)):
+            continue
         passing = [op.done for op, to in commits if to > offset]
         passing += [min(op.done for op, _ in polls)] if offset < first else []
         if not passing or offset not in twin.present_offsets(reader, min(passing)):
@@ -110,6 +112,14 @@ def _consumer_loss(twin: Twin, members: list[str]) -> Iterator[Breach]:
             written = [send.done for send in twin.sends if send.value in left]
             older = joined and written and all(done < min(joined) for done in written)
             yield ("consumer-loss", "permitted" if older else "violation", offset, name)
+
+
+def _is_within_poll(polls: list[tuple[Op, Read]], offset: int) -> bool:
+    """Did one poll return records at the offset, or before and behind it?"""
+    returned: dict[str, list[int]] = {}
+    for op, read in polls:
+        returned.setdefault(op.id, []).append(read.offset)
+    return any(min(offsets) <= offset <= max(offsets) for offsets in returned.values())
 
 
 def _lacks_first_lines(twin: Twin, members: list[str], polls: list[tuple[Op, Read]]) -> bool:
