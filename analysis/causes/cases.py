@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
 import polars as pl
 
 from ...histories.evidence.tables import GROUPS, empty
 from ...histories.tables import Finding, Locate
+from ..partitions.ranges import union_of
 from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
 from ..timelines.facts import Fact
@@ -123,13 +125,12 @@ class OffsetRange(TopicPartition):
 
 def offset_count(ranges: Iterable[OffsetRange]) -> int:
     """The number of offsets in these ranges; one in several of them counts once."""
-    count, reached = 0, dict[str, int]()
-    for one in sorted(ranges, key=lambda one: one.first or 0):
+    bounds: dict[str, list[tuple[int, int]]] = {}
+    for one in ranges:
         if one.first is not None and one.last is not None:
-            first = max(one.first, reached.get(one.name, 0))
-            count += max(0, one.last + 1 - first)
-            reached[one.name] = max(first, one.last + 1)
-    return count
+            bounds.setdefault(one.name, []).append((one.first, one.last))
+    unions = [union_of(*np.array(of_partition).T) for of_partition in bounds.values()]
+    return sum(int((union.last - union.first + 1).sum()) for union in unions)
 
 
 @dataclass(frozen=True)

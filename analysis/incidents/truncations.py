@@ -45,15 +45,18 @@ def explain_truncations(p: Partition) -> list[Explained]:
     if p.timeline is None or len(p.sends):
         return []
     explained = [*_explain_cuts(p.timeline, p.settings.started_ms)]
-    explained += _explain_falls(p.timeline, [one.truncated for one in explained if one.truncated is not None])
-    explained += _explain_new_logs(p.timeline, [one.truncated for one in explained if one.truncated is not None])
-    explained += _explain_cut_logs(
-        p.timeline, [one.truncated for one in explained if one.truncated is not None], p.settings.started_ms
-    )
+    explained += _explain_falls(p.timeline, ranges_of(explained))
+    explained += _explain_new_logs(p.timeline, ranges_of(explained))
+    explained += _explain_cut_logs(p.timeline, ranges_of(explained), p.settings.started_ms)
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
     is_judged = is_internal(p.topic) or p.context.height > 0
     return [one for one in explained if one.is_known] if is_judged else explained
+
+
+def ranges_of(explained: Iterable[Explained]) -> list[OffsetRange]:
+    """The ranges that these truncations removed, where they are known."""
+    return [one.truncated for one in explained if one.truncated is not None]
 
 
 def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
@@ -280,11 +283,13 @@ def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
         term = timeline.terms.get(-1 if epoch is None else epoch)
         if followed.kind != "followed" or term is None or term.start is None or term.has_conflict:
             continue
+        if followed.end <= term.start:  # as of most lines: the lists below cost more
+            continue
         led = [later for later in timeline.terms_after(term.epoch - 1) if later.leader == broker]
         before = timeline.dated_ends(broker, "followed", until=followed.when - 1)
         had_records = bool(led) or any((one.fact.epoch or 0) >= term.epoch for one in before)
         is_recorded = bool(timeline.dated_ends(broker, "truncated", since=followed.when - SECOND))
-        if followed.end > term.start and not had_records and not is_recorded:
+        if not had_records and not is_recorded:
             yield replace(followed, end=term.start, kind="truncated")
 
 

@@ -74,7 +74,7 @@ def load_state(file: Path) -> State | None:
     except FileNotFoundError:
         return None
     except zipfile.BadZipFile as error:
-        is_archive = zipfile.is_zipfile(file)  # of which a part is damaged
+        is_archive = zipfile.is_zipfile(file)  # with a damaged part
         found = (
             f"a damaged state ({describe_error(error)})"
             if is_archive

@@ -15,7 +15,7 @@ from .consumer_groups import Group
 
 
 def reason_for_missing_events(p: Partition, group: Group) -> str:
-    """The reason why events of the members may be missing; empty without a sign of that."""
+    """The sign that events of the members are missing, as a clause; empty without one."""
     if may_lack_operations(p):
         return f"lines that may be of {group} could not be read"
     if reason := lacks_lines(p):
@@ -26,7 +26,7 @@ def reason_for_missing_events(p: Partition, group: Group) -> str:
 
 
 def _polled_before_assignment(p: Partition, group: Group) -> list[str]:
-    """The members whose first poll is before their first recorded assignment, if another member recorded its own.
+    """The members whose first poll is before their first recorded assignment, if another member recorded one.
 
     A group assigns partitions before it returns records, so the lines before that poll are missing.
     """

@@ -143,11 +143,13 @@ def _end_of_producers(p: Partition) -> tuple[str, pl.Expr]:
     The last lines of a killed recorder are missing, while other processes of the run may record for longer.
     """
     ends = p.possible_sends.group_by("process").agg(end=pl.max_horizontal("invoked", "completed").max()).drop_nulls()
-    why = "the recorder did not finish (run.json has finished: false)" if p.settings.is_unfinished else lacks_lines(p)
-    if not why or not len(ends):
+    reason = (
+        "the recorder did not finish (run.json has finished: false)" if p.settings.is_unfinished else lacks_lines(p)
+    )
+    if not reason or not len(ends):
         return "", pl.lit(False)
     process, end = ends.sort("end", "process").row(0)
-    return f"{why}, and the last line of {process} here is of {seconds(end)}", pl.col("first_read") >= end
+    return f"{reason}, and the last line of {process} here is of {seconds(end)}", pl.col("first_read") >= end
 
 
 def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | MissingSetting]:

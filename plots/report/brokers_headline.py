@@ -6,7 +6,7 @@ from typing import Any
 
 from ...analysis.causes.cases import offset_count
 from ...analysis.incidents.incident import Explained
-from ...analysis.incidents.truncations import is_election
+from ...analysis.incidents.truncations import is_election, ranges_of
 from ...analysis.wording import plural
 
 
@@ -39,7 +39,7 @@ def _losses_without_clients(causes: list[Explained]) -> list[str]:
     """Clauses on what the brokers' files show to be gone, or may be."""
     removals = [one for one in causes if one.truncated is not None]
     # A truncation removed them, or a leader lacked them, as after the loss of its disk.
-    count = offset_count(one.truncated for one in removals if one.truncated is not None)
+    count = offset_count(ranges_of(removals))
     was, more = "was" if count == 1 else "were", ", …" if len(removals) > 1 else ""
     examples = [f" ({one.event or one.sentence}{more})" for one in removals[:1]]
     removed = f"about {plural(count, 'record')} {was} removed for good in {plural(len(removals), 'place')}"
