@@ -195,6 +195,11 @@ def test_consequences_of_a_loss_belong_to_its_incident() -> None:
     assert second.headline == "6 records in 3 findings of poll-skip, for example: poll-skip of orders-0"
 
 
+def test_a_headline_counts_no_records_of_commits() -> None:
+    (incident,) = incidents_of([finding(f"commit-regression/orders-0/{n}", count=1) for n in range(2)], [])
+    assert incident.headline == "2 findings of commit-regression, for example: commit-regression of orders-0"
+
+
 def test_a_divergence_split_by_compaction_is_one_incident() -> None:
     rows = [finding(f"replica-divergence/orders-0/{n}", first_offset=9 * n, count=2) for n in range(130)]
     (incident,) = incidents_of(rows, [])

@@ -26,6 +26,7 @@ from .cycles import CycleInWords, Drawing, findings_of_cycles
 from .rule import Rule, judge_later
 
 DIALECTS = ("elle-append", "elle-register")
+_NOT_OF_RECORDS = ("commit-beyond-end", "commit-fenced", "commit-regression", "ownership", "stale-end-offset")
 MAX_STEPS_SHOWN = 120  # characters of a transaction's micro-operations
 _BASES = {
     "G0": "Transactions wrote in a cycle",
@@ -201,9 +202,9 @@ class _CycleOfKeys(CycleInWords):
 
 
 def count_text(rule: str, count: int, findings: int) -> str:
-    """What the findings of a rule count, in words: cycles and anomalies, or records."""
+    """What the findings of a rule count, in words: records, or cycles, anomalies, commits and assignments."""
     of_findings = plural(findings, "finding")
-    if rule not in TYPES and rule not in ANOMALIES:
+    if rule not in TYPES and rule not in ANOMALIES and rule not in _NOT_OF_RECORDS:
         return f"{plural(count, 'record')} in {of_findings}"
     return of_findings if count == findings else f"{plural(count, 'case')} in {of_findings}"
 
