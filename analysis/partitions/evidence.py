@@ -9,7 +9,7 @@ import polars as pl
 from ...histories.evidence.tables import FINAL
 from ...histories.settings import Settings
 from ...histories.tables import OUTCOME
-from ..replicas.leaders import assigned_replicas, last_leader
+from ..replicas.leaders import assigned_replicas, last_leader, replicas_after_moves
 from ..replicas.replica_logs import ReplicaLogs, replica_logs_of
 from ..replicas.resolved_outcomes import resolve_outcomes
 from ..replicas.tiered import is_tiered
@@ -43,6 +43,8 @@ def collected_logs(
     configured = assignment if isinstance(assignment, list) else None
     recorded = assigned_replicas(metadata, log_events, None, partition)
     replicas = recorded or assigned_replicas(metadata, log_events, configured, partition)
+    if replicas and not recorded:
+        replicas = (recorded := replicas_after_moves(replicas, log_events)) or replicas
     leader, holders = last_leader(metadata, log_events), _brokers_with_batches(frames)
     return replica_logs_of(
         topic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -110,3 +111,25 @@ def assigned_replicas(
     else:
         found = configured[partition] if configured and partition < len(configured) else ()
     return tuple(str(broker) for broker in found)
+
+
+def replicas_after_moves(configured: Sequence[str], log_events: pl.DataFrame) -> tuple[str, ...]:
+    """The brokers of run.json after the reassignments that leaders logged; () if none is known to have ended.
+
+    A leader logs what a reassignment adds and removes, and then its next epoch. If that names neither, and the ISR has
+    a broker that was added, the reassignment completed; else it may have been cancelled.
+    """
+    replicas, is_moved = list(configured), False
+    adding: list[str] = []
+    removing: list[str] = []
+    lines = [json.loads(fields) for fields in log_events.filter(kind="leader")["fields"]]
+    for line in sorted(lines, key=itemgetter("leader_epoch")):
+        before = adding, removing
+        adding, removing = ([str(broker) for broker in line.get(name) or ()] for name in ("adding", "removing"))
+        if not any(before) or before == (adding, removing):
+            continue
+        if adding or removing or not {*before[0]} & {*map(str, line.get("isr") or ())}:
+            return ()
+        replicas = [*(broker for broker in replicas if broker not in before[1]), *before[0]]
+        is_moved = True
+    return tuple(dict.fromkeys(replicas)) if is_moved and not (adding or removing) else ()

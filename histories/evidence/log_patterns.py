@@ -86,7 +86,7 @@ PATTERNS: tuple[Pattern, ...] = (
     Pattern("leader", "2.5+", " starts at leader epoch ",
         rf"Leader {TP} (?:with topic id (?:Some\()?(?P<topic_id>[\w-]+)\)? )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
         r"with (?:partition epoch (?P<partition_epoch>\d+), )?high watermark (?P<high_watermark>\d+),? "
-        r"ISR \[(?P<isr>[\d,]*)\](?:, adding replicas \[(?P<adding>[\d,]*)\] and removing replicas \[(?P<removing>[\d,]*)\])?.*?(?:Previous leader (?P<previous>\S+) and p|P)revious leader epoch was (?P<previous_epoch>-?\d+)"),
+        r"ISR \[(?P<isr>[\d,]*)\](?:,? adding ?[Rr]eplicas \[(?P<adding>[\d,]*)\](?: and)? removing ?[Rr]eplicas \[(?P<removing>[\d,]*)\])?.*?(?:Previous leader (?P<previous>\S+) and p|P)revious leader epoch was (?P<previous_epoch>-?\d+)"),
     Pattern("leader", "2.4", " starts at leader epoch ",
         rf"\[Partition \S+ broker=\d+\] {TP} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "
         r"with high watermark (?P<high_watermark>\d+)\. Previous leader epoch was (?P<previous_epoch>-?\d+)"),

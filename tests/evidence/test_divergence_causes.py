@@ -73,6 +73,28 @@ def test_the_last_log_of_a_broker_that_a_reassignment_removed_is_none_of_a_repli
     assert (len(held.diverging) > 0) == differs
 
 
+LED = "INFO [Broker id=2] Leader orders-0 starts at leader epoch %d from offset 1 with high watermark 1 ISR [%s] addingReplicas [%s] removingReplicas [%s]. Previous leader epoch was 0. (state.change.logger)"  # noqa: E501
+
+
+@pytest.mark.parametrize(
+    ("lines", "differs"),
+    [
+        ([(1, "2", "3", "1"), (2, "2,3", "", "")], False),
+        ([(1, "2", "3", "1"), (2, "2", "", "")], True),  # it may have been cancelled
+        ([(1, "2", "3", "1")], True),  # it has not ended
+        ([(1, "2", "3", "1"), (2, "2,3", "", ""), (3, "2,3", "1", "3")], True),
+        ([(1, "2", "", ""), (2, "2,3", "", "")], True),
+    ],
+)
+def test_a_leader_logs_that_a_reassignment_has_removed_a_broker(lines, differs):
+    """As before KRaft: broker 1 was dead when the partition was moved to broker 3, whose files were not collected."""
+    events = server_log("2", *((number, LED % line) for number, line in enumerate(lines)))
+    settings = Settings(config={"topics": {"orders": {"replica.assignment": [["1", "2"]]}}})
+    held = collected_logs("orders", 0, {**logs("1: 0a\n2: 0x@1"), "log_events": events}, settings)
+    assert held is not None
+    assert (len(held.diverging) > 0) == differs
+
+
 def test_a_partition_without_batches_has_no_former_replicas():
     segments = pl.DataFrame([{"broker": "3"}], schema={**LOCATION, **SEGMENTS})
     tables = {"segments": segments, "log_events": server_log("2", (9, MOVED % "1,2"))}
