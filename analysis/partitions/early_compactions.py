@@ -60,11 +60,12 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
         is_gone = is_from_before & was_removable & pl.col("offset").is_in(lacked.implode())
         surely |= dated.select(is_gone.fill_null(False)).to_series()
     # The final reads or the last logs may show a truncation without its time.
-    is_replaced = pl.col("replaced_since") < known.fill_null(MAX_INT64)
+    known_at_latest = known.fill_null(MAX_INT64)
+    is_replaced = pl.col("replaced_since") < known_at_latest
     perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
     if perhaps.any():
         held = held_by_writers_until(p, sends)
-        perhaps &= ~surely & ~are_held(held, dated.select(known).to_series())
+        perhaps &= ~surely & ~are_held(held, dated.select(known_at_latest).to_series())
         if (cleanings := _cleanings(p)) is not None:
             above, others = pl.col("sent_above"), pl.min_horizontal("unplaced", "expired")
             by_next = dated.select(passed="next_offset", since=_not_before(held, above), until=known)

@@ -44,14 +44,14 @@ from judge import KEYED, WIDE, compare, scenario
 # acknowledgements of a replaced leader just before its successor lost its tail; an ISR of a leader without the records;
 # two unclean elections, after the first of which the elected broker never led; older records at the lost
 # offsets of an electable replica; replicas that lost their tails one after the other; a record that was compacted after
-# its log had been copied.
+# its log had been copied, also if nothing dates the truncation.
 MIXED = (1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23)
 ONCE_WRONG = (
     *(40, 62, 66, 67, 70, 72, 83, 85, 104, 106, 118, 145, 214, 247, 254, 543, 662, 670, 1029, 1183),
     *(1426, 2325, 20431, 20455, 30169, 30337, 70100, 70105, 90337, 90543),
     *(95174, 96265, 105079, 107043, 110061, 270283, 731335, 731353, 842011, 842141, 442235),
     *(WIDE + 3038, WIDE + 930021, WIDE + 960199, WIDE + 970001, WIDE + 1650059, KEYED + 800044),
-    *(KEYED + 900051, KEYED + 900071, KEYED + 1000004, KEYED + 1570209),
+    *(KEYED + 900051, KEYED + 900071, KEYED + 1000004, KEYED + 1570209, KEYED + 1571025),
 )
 
 
