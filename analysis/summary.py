@@ -112,8 +112,8 @@ def evidence_coverage(p: Partition) -> Record | None:
     brokers: those with records in their logs. empty: those with empty logs. missing: known replicas without a log in
     the latest snapshot, unless the topic had been deleted by then. why missing: clauses, as far as files prove that
     they had one. incomplete: clauses about logs that lack a segment, or that an earlier snapshot lacks. lacking: the
-    number of missing replicas, if the assignment is not recorded. assigned: the number of assigned replicas, 0 if not
-    recorded. damage: at most MAX_DAMAGE places. damaged: the number of all places.
+    number of missing replicas, if the assignment is not recorded. assigned: the number of known replicas, 0 if nothing
+    records it. damage: at most MAX_DAMAGE places. damaged: the number of all places.
     """
     logs = p.replica_logs
     if logs is None:
@@ -122,7 +122,8 @@ def evidence_coverage(p: Partition) -> Record | None:
     # A replica without records has an empty segment, whose name is the next offset.
     logs_at_last = (frame.filter(snapshot=logs.last)["broker"] for frame in (logs.batches, logs.records, logs.segments))
     collected = set().union(*logs_at_last) - logs.missing_brokers
-    expected = set() if logs.outlive_topic else _known_replicas(p, logs)
+    known = _known_replicas(p, logs)
+    expected = set() if logs.outlive_topic else known
     partly = [one for one in logs.missing if (one.snapshot, one.is_whole) != (logs.last, True)]
     named = {name for frame in (logs.batches, logs.records) for name in frame["snapshot"].unique()}
     damage = logs.damage.select(pl.col("file").alias("source"), "byte", "line", "reason")
@@ -135,7 +136,7 @@ def evidence_coverage(p: Partition) -> Record | None:
         "why missing": sorted({one.description for one in logs.missing if one not in partly}),
         "incomplete": [one.description for one in partly],
         "lacking": 0 if logs.replicas or logs.outlive_topic else max(0, _factor(p) - len(collected)),
-        "assigned": len(logs.replicas) or _factor(p),
+        "assigned": len(logs.replicas) or _factor(p) or len(known),
         "snapshots": [name for name in logs.snapshots if name in named and name],
         "at the end": "" in named,
         "records": logs.held,

@@ -108,10 +108,15 @@ class _LastLogs(NamedTuple):
         return _LastLogs(logs, bounds, logs.leader if logs.leader in set(bounds["broker"]) else None)
 
     @property
+    def may_lack_replica(self) -> bool:
+        """Whether a replica may have a log that was not collected."""
+        replicas = set(self.logs.replicas)
+        return not replicas or bool(replicas - set(self.bounds["broker"]))
+
+    @property
     def may_lack_leader(self) -> bool:
         """Whether the leader's log may be one that was not collected."""
-        replicas = set(self.logs.replicas)
-        return self.leader is None and (not replicas or bool(replicas - set(self.bounds["broker"])))
+        return self.leader is None and self.may_lack_replica
 
     def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of the leader's log, or of all logs if that is not known."""
@@ -348,7 +353,8 @@ def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
     count = plural(run.height, "acknowledged record")
     at = f" ({span(first, end)})" if first is not None and end is not None else ""
     only = f"only on {brokers(holders)}, and not in the log of broker {last.leader}, the leader"
-    places = "on no replica" if run["everywhere"][0] else only
+    nowhere = "in no collected log" if last.may_lack_replica else "on no replica"
+    places = nowhere if run["everywhere"][0] else only
     acknowledged = f"{quoted(names[0])} was acknowledged"
     acknowledged += f" at offset {first}" if first is not None else " without an offset"
     return finding(

@@ -113,11 +113,13 @@ def _replicas(coverage: list[tuple[str, Record]], without_log: list[str], summar
     if partly:
         # Each rule reports where these logs could change its answer.
         return assumption(name, False, f"logs are incomplete: {some(partly, separator='; ')}", ())
+    if unassigned := [part for part, about in coverage if about["brokers"] and not about["assigned"]]:
+        sentence = (
+            f"the number of replicas of {some(unassigned)} is not recorded, so one may be missing and differ:"
+            " set replication.factor in run.json, or add the brokers' logs"
+        )
+        return assumption(name, False, sentence, rules_assuming("replicas"))
     single = [(part, about) for part, about in coverage if len(about["brokers"]) < 2]
-    unassigned = [part for part, about in single if not about["empty"] and not about["assigned"]]
-    if unassigned:
-        sentence = f"only one replica of {some(unassigned)} was collected, and the number of replicas is not recorded"
-        return assumption(name, False, f"{sentence}, so divergence cannot be checked", rules_assuming("replicas"))
     if len(single) == len(coverage):
         sentence = "one log was collected"
         if any(about["empty"] for _, about in coverage):

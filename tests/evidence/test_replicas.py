@@ -167,6 +167,15 @@ def test_all_assigned_replicas_are_enough_without_a_leader():
     assert [f.values for f in judged.findings] == [["b"]]
 
 
+@pytest.mark.parametrize(
+    ("replicas", "where"),
+    [(("1", "2"), "on no replica"), (("1", "2", "3"), "in no collected log"), ((), "in no collected log")],
+)
+def test_a_record_is_on_no_replica_only_if_all_were_collected(replicas, where):
+    [lost] = judge_absence(of(logs("1: 0a\n2: 0a"), replicas=replicas, leader="1"), sends("a@0", "b@1")).findings
+    assert lost.sentence == f"1 acknowledged record of orders-0 (offset 1) at the end is {where}"
+
+
 def test_absences_within_a_damaged_range_are_unknown():
     tables = {**logs("1: 0a 2c"), "damage": damage("crc", first=1, last=1)}
     judged = judge_absence(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
