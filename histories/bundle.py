@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.log_names import ARCHIVE
-from .evidence.parts import Part
+from .evidence.parts import IN_PARTITION, Part
 from .files import (
     COMPRESSION,
     PARQUET_MAGIC,
@@ -68,9 +68,8 @@ class Run:
     uri: str = ""  # empty for a local path; else the paths of its evidence are relative to it
     stored: tuple[Stored, ...] = ()  # at a URI: brokers' files and Parquet
     empty: tuple[str, ...] = ()  # histories without a byte or a row, beside others that have events
-    # Without a history: files beside the brokers' files that were not read.
-    unknown_texts: tuple[str, ...] = ()  # of no known format
-    archives: tuple[str, ...] = ()
+    unknown_texts: tuple[str, ...] = ()  # without a history: of no known format, beside the brokers' files
+    archives: tuple[str, ...] = ()  # beside the other files, not read
     unread_folders: tuple[str, ...] = ()  # of brokers, and archives of them, if nothing in them could be read
 
     def with_settings(self, **changed: Any) -> Run:
@@ -130,6 +129,8 @@ def _open_run(
     if not files and not evidence:
         packed = _archives(path)
         raise InputError(str(path), NO_RUN, EXPECTED, f"unpack {_first_names(packed)}" if packed else "")
+    if not files:
+        _refuse_misplaced_segments(path, evidence)
     if path.is_dir() and not evidence and reader is None:
         _refuse_other_texts(path, files)
     config, config_name = _read_config(path)
@@ -153,9 +154,9 @@ def _open_run(
         config = {"started_at": SINCE_1970, **config}
     settings = Settings(str(config.get("name") or config_name), dialect_of(formats, str(path)), config)
     size = sum(file.stat().st_size for file in files)
-    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty))
+    run = Run(path, settings, tuple(splits), (), size, evidence, empty=tuple(empty), archives=_archives(path))
     if not files:
-        run = replace(run, unknown_texts=_unread_texts(path, evidence), archives=_archives(path))
+        run = replace(run, unknown_texts=_unread_texts(path, evidence))
     elif not evidence:
         run = replace(run, unread_folders=_folders_of_brokers(path))
     return replace(run, files=tuple(dict.fromkeys(run.shown)))
@@ -201,9 +202,8 @@ def _archives(folder: Path) -> tuple[str, ...]:
 
 def _folders_of_brokers(folder: Path) -> tuple[str, ...]:
     """The names that the folders of brokers' files have in a bundle, and archives with such a name."""
-    names = ("brokers", "snapshots")
-    found = [name for name in names if (folder / name).is_dir()]
-    return (*found, *(name for name in _archives(folder) if name.split(".", 1)[0] in names))
+    found = [name for name in ("brokers", "snapshots") if (folder / name).is_dir()]
+    return (*found, *(name for name in _archives(folder) if name.startswith(("broker", "snapshot"))))
 
 
 def _check_encoding(path: Path) -> None:
@@ -235,6 +235,14 @@ def _refuse_other_folders(path: Path) -> None:
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({_first_names(bundles)})"
         raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
+
+
+def _refuse_misplaced_segments(path: Path, evidence: tuple[Part, ...]) -> None:
+    """Raises InputError if there are segments, and none of them in a partition's folder, and nothing else to judge."""
+    misplaced = [part for part in evidence if part.kind == "misplaced"]
+    if misplaced and all(part.kind in ("misplaced", "properties") for part in evidence):
+        names = _first_names([part.name for part in misplaced])
+        raise InputError(str(path), f"segments in no partition's folder ({names})", IN_PARTITION)
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -89,6 +89,8 @@ def missing_logs(
     empty = empty_copies(tables.segments, held)
     found = [*_unreadable(tables.damage, held, empty)]
     known = {one[:2] for one in found}
+    found += _without_batches(tables.damage, {*held, *empty, *known})
+    known = {one[:2] for one in found}
     known.update(reported_empty)
     found += [one for one in _emptied_logs(tables, snapshots, empty, may_have_gaps) if one[:2] not in known]
     if not may_have_gaps:
@@ -116,6 +118,15 @@ def _unreadable(
         if row["kind"] == "unreadable":
             reason = f"cannot be read: {reason.removeprefix('cannot be read: ')}"
         yield MissingLog(*copy, first, row["last_offset"], is_whole, reason, file)
+
+
+def _without_batches(damage: pl.DataFrame, others: Collection[tuple[str, str]]) -> Iterator[MissingLog]:
+    """The copies, beside the `others`, with damaged segments and no batch. An interrupted first write is no damage."""
+    is_damaged = pl.col("file").str.contains(_SEGMENT) & ~pl.col("kind").is_in(["torn-tail", "zeros"])
+    damaged = damage.filter(is_damaged).sort("file").select(*COPY, "first_offset")
+    for snapshot, broker, first in damaged.unique(COPY, keep="first", maintain_order=True).rows():
+        if (snapshot, broker) not in others:
+            yield MissingLog(snapshot, broker, first or 0, None, True, "has no batch that can be read", None)
 
 
 def _emptied_logs(

@@ -188,6 +188,9 @@ def _assumptions(results: Results) -> Iterator[dict[str, Any]]:
         if folders := some([*map(shortened, results.run.unread_folders)]):
             sentence = f"no broker's file was found in {folders}: unpack archives, collect the files again, or"
             yield assumption("brokers' files found", False, f"{sentence} remove what is empty", ())
+        if archives := [shortened(name) for name in results.run.archives if name not in results.run.unread_folders]:
+            sentence = f"{some(archives)} {'is' if len(archives) == 1 else 'are'} packed, and not read"
+            yield assumption("archives set aside", True, f"{sentence}: unpack what has evidence of this run", ())
     else:  # no client is recorded, so the assumptions about clients do not apply
         yield assumption("clients recorded", False, _no_clients(results), ())
         if results.left_out:

@@ -22,11 +22,11 @@ from .checkpoints import EPOCH_CHECKPOINT, OFFSET_CHECKPOINTS, PROPERTY_FILES, T
 from .dump_text import is_dump
 from .duplicate_copies import Node, nodes_of, properties_of
 from .foreign_files import dumps_to_judge, without_foreign_files
-from .leftover_folders import leftovers
+from .leftover_folders import leftover_of, leftovers
 from .log_names import ARCHIVE, BROKER_LOG, PACKED_LOG, may_be_log
 from .log_prefixes import is_undated, logs_in, writer_of, writers_without_prefix
 from .missing_segments import SEGMENT, FoundFile, missing_segments, unreadable_parts, without_copies
-from .parts import Part
+from .parts import MISPLACED, Part
 from .server_log import split_log
 from .tables import FINAL
 
@@ -206,9 +206,8 @@ def _classify(path: Path, name: str, folders: Path) -> Part | None:
             reason = f"found the base offset {path.stem} as its name, expected at most {MAX_OFFSET}"
             return Part(snapshot, broker, "left-out", path, name, topic, partition, reason=reason)
         return Part(snapshot, broker, "segment", path, name, topic, partition)
-    if SEGMENT.fullmatch(path.name) and re.fullmatch(r".+-0\d+", path.parent.name):
-        reason = f"found it in {path.parent.name}, expected a partition without leading zeros, as brokers write it"
-        return Part(snapshot, broker, "left-out", path, name, reason=reason)
+    if SEGMENT.fullmatch(path.name) and not leftover_of(path.parent.name):
+        return Part(snapshot, broker, "misplaced", path, name, reason=MISPLACED.format(path.parent.name))
     if path.name in OFFSET_CHECKPOINTS:
         return Part(snapshot, broker, "offsets", path, name)
     if path.name == EPOCH_CHECKPOINT and topic:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-NOT_READ = ("left-out", "leftover", "unreadable", "missing")  # kinds of parts that are only reported, with their reason
+# Kinds of parts that are only reported, with their reason.
+NOT_READ = ("left-out", "leftover", "misplaced", "unreadable", "missing")
+IN_PARTITION = "a folder TOPIC-PARTITION below one of its broker, such as 1/orders-0"
+MISPLACED = f"found it in {{}}, expected {IN_PARTITION}"
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class Part:
     # offsets, epochs, properties, log, dump;
     # aside: a segment of a leftover folder (leftover_folders.py);
     # left-out: excluded from the judgement; leftover: of no current replica (leftover_folders.py);
-    # unreadable: not a readable file; missing: not there, as other files prove
+    # misplaced: a segment in a folder of no partition; unreadable: not a readable file;
+    # missing: not there, as other files prove
     kind: str
     path: Path
     name: str  # the path that findings cite: relative to the opened folder
@@ -29,5 +33,5 @@ class Part:
     first_line: int = 1
     source: str | None = None  # of a log with prefixes: the source whose lines it has (log_prefixes.py)
     topics: tuple[tuple[str, str], ...] = ()  # of groups: ids and names of the broker's topics
-    # why it is left out, unreadable or missing; of groups and transactions, why a copy of their partition is
+    # of those that are only reported: why; of groups and transactions: why a copy of their partition is missing
     reason: str = ""

@@ -78,7 +78,8 @@ SEGMENTS: Schema = {"base_offset": pl.Int64}
 
 # Content that a reader could not read or does not trust. The records at offsets first..last are unknown.
 DAMAGE: Schema = {
-    "kind": pl.String,  # torn-tail zeros crc magic length order decode unreadable missing syntax left-out leftover
+    # torn-tail zeros crc magic length order decode unreadable missing syntax left-out leftover misplaced
+    "kind": pl.String,
     "byte": pl.Int64,
     "line": pl.Int64,
     "first_offset": pl.Int64,

@@ -10,6 +10,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from logjudge.histories.bundle import open_run
+from logjudge.histories.errors import InputError
 from logjudge.histories.evidence.layout import UNDATED, find_parts, split_part
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.parts import Part
@@ -120,7 +121,7 @@ def test_odd_names_and_links_in_circles_do_no_harm(tmp_path):
     deleted = tmp_path / "brokers" / "1" / "data" / "orders-0.abc-delete"
     deleted.mkdir()
     (deleted / SEGMENT).write_bytes(b"")
-    parts = find_parts(tmp_path)
+    parts = [part for part in find_parts(tmp_path) if part.kind != "misplaced"]
     found = [("segment", "my.topic_a-b", 7), ("unreadable", "my.topic_a-b", 7)]  # the pipe is reported
     assert [(p.kind, p.topic, p.partition) for p in parts] == found
     [block] = read_part(parts[0])
@@ -138,14 +139,22 @@ def test_a_folder_with_a_name_that_is_not_utf_8_is_reported(tmp_path):
     assert "not UTF-8" in part.reason
 
 
-def test_a_folder_with_a_leading_zero_is_of_no_partition(tmp_path):
+def test_a_folder_with_a_leading_zero_or_a_suffix_is_of_no_partition(tmp_path):
     """Brokers write orders-0. Two folders of one number would be two logs of one replica."""
-    for name in ("orders-0", "orders-00", "orders-00-1"):
+    for name in ("orders-0", "orders-00", "orders-00-1", "orders-0-b1"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{0:020d}.log").touch()
     found = {part.name.split("/")[0]: (part.kind, part.topic, part.partition) for part in find_parts(tmp_path)}
     read = {"orders-0": ("segment", "orders", 0), "orders-00-1": ("segment", "orders-00", 1)}
-    assert found == {**read, "orders-00": ("left-out", None, None)}
+    assert found == {**read, **dict.fromkeys(("orders-00", "orders-0-b1"), ("misplaced", None, None))}
+
+
+@pytest.mark.parametrize("folder", ["1/orders-00", "orders-0-b1", "copies"])
+def test_a_run_with_segments_in_no_partition_s_folder_is_refused(folder, tmp_path):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / SEGMENT).touch()
+    with pytest.raises(InputError, match=rf"segments in no partition's folder \({folder}/{SEGMENT}\), expected"):
+        open_run(tmp_path)
 
 
 def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):

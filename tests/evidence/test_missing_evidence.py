@@ -69,7 +69,7 @@ def test_a_replica_alone_is_not_known_to_agree(unpacked: Unpack, tmp_path: Path)
     assert verdict["rules"]["replica-divergence"]["verdict"] == "unknown"
 
 
-@pytest.mark.parametrize("name", ["brokers/", "snapshots/", "brokers.tar.gz", "notes/", "notes.zip"])
+@pytest.mark.parametrize("name", ["brokers/", "snapshots/", "brokers.tar.gz", "broker-1.tgz", "notes/", "notes.zip"])
 def test_brokers_files_that_were_meant_are_missed_beside_a_history(name: str, unpacked: Unpack, tmp_path: Path) -> None:
     """A collection that failed leaves an empty folder. Folders and archives of other names may have anything."""
     for file in ("history.jsonl", "run.json"):
@@ -80,6 +80,10 @@ def test_brokers_files_that_were_meant_are_missed_beside_a_history(name: str, un
     found = [one["says"] for one in result.assumptions if one["name"] == "brokers' files found"]
     assert [f"was found in {name.rstrip('/')}:" in sentence for sentence in found] == [True] * (
         result.verdict != "valid"
+    )
+    set_aside = [one["says"] for one in result.assumptions if one["name"] == "archives set aside"]
+    assert [sentence.startswith("notes.zip is packed, and not read") for sentence in set_aside] == [True] * (
+        name == "notes.zip"
     )
 
 

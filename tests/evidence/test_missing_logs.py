@@ -48,6 +48,10 @@ def _empty(log: Path) -> None:
     os.truncate(log, 0)
 
 
+def _overwrite(log: Path) -> None:
+    log.write_bytes(b"no batch" * 99)
+
+
 def _rename_to_index(log: Path) -> None:
     log.rename(log.with_suffix(".index"))
 
@@ -83,6 +87,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "removed": (_remove, "has no segment in its folder, though that has leader-epoch-checkpoint"),
     "a folder": (_replace_by_folder, "cannot be read: found a folder, expected a file"),
     "emptied": (_empty, "is empty, though its leader-epoch-checkpoint has epoch 0, of which broker 1 has records"),
+    "other bytes": (_overwrite, "has no batch that can be read"),
 }
 
 
