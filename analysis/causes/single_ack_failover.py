@@ -41,7 +41,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     if lost.acks and lost.acks != {"1"}:
         return NOT_THE_CASE
     if not lost.acks:
-        return needs("the acks setting with which the records were acknowledged (a client history, or run.json)")
+        source = "a client history, or acks=1 of all producers in run.json"
+        return needs(f"the acks setting with which the records were acknowledged ({source})")
     succeeded = clean_leader_change(timeline, lost)
     if isinstance(succeeded, Attempt):
         return succeeded

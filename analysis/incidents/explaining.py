@@ -47,12 +47,19 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
                 # A consequence of a loss with the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, explanation.chain), shared[key])
         shared[key].findings.extend(one.findings)
-    explained = [*explain_truncations(p), *map(_explained, together)]
+    of_findings = [*map(_explained, together)]
+    explained = [*_unexplained_yet(explain_truncations(p), of_findings), *of_findings]
     causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
     for name, cause in ((name, one.cause) for one in explained for name in one.findings):
         causes[name][cause] = None
     known = {name: ", ".join(found) if found.keys() - {UNKNOWN} else None for name, found in causes.items()}
     return [replace(finding, cause=known[finding.id]) for finding in findings], explained
+
+
+def _unexplained_yet(truncations: list[Explained], of_findings: list[Explained]) -> list[Explained]:
+    """The truncations, without those of unknown cause that are in the chain of a finding's cause."""
+    known = {fact for one in of_findings if one.is_known for fact in one.chain}
+    return [one for one in truncations if one.is_known or known.isdisjoint(one.cuts)]
 
 
 def _explained(one: ExplainedFindings) -> Explained:

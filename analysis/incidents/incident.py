@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
 from ..causes.cases import Explanation, LostRange, OffsetRange
+from ..timelines.facts import Fact
 
 MAX_TEXT = 400  # characters of a finding's sentence in the record of its explanation
 
@@ -21,6 +22,7 @@ class Explained(Explanation):
     findings: tuple[str, ...] = ()  # ids
     lost: LostRange | None = None  # of a loss
     truncated: OffsetRange | None = None
+    cuts: tuple[Fact, ...] = ()  # without findings: the facts of the truncations; they are in no record
     event: str = ""  # without findings: what happened; empty in results of early versions
 
     @property

@@ -69,7 +69,7 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         explained = _explain(timeline, lost, event, _reason_of_truncation(timeline, alike[0]))
         when = "" if explained.is_known else _at(alike[0], started)  # the facts of a known cause date it
-        yield replace(explained, sentence=explained.sentence + when)
+        yield replace(explained, sentence=explained.sentence + when, cuts=tuple(cut.fact for cut in alike))
 
 
 def _at(cut: LogEnd, started: int | None) -> str:
@@ -159,9 +159,12 @@ def _explain(timeline: Timeline, lost: Lost, event: str, more: str = "") -> Expl
 
 
 def _lost_records(timeline: Timeline, first: int, end: int, written: int | None, epoch: int | None = None) -> Lost:
-    """Truncated records as lost ones. Brokers write their own topics with acks=all."""
+    """Truncated records as lost ones. Brokers write their own topics with acks=all.
+
+    With acks=1 a leader acknowledges what it writes, so the producers' setting is enough; with acks=all it is not.
+    """
     logs = timeline.replica_logs
-    acks = frozenset({"all"} if is_internal(logs.topic) else ())
+    acks = frozenset({"all"} if is_internal(logs.topic) else timeline.acks if timeline.acks == {"1"} else ())
     return Lost(logs.topic, logs.partition, first, end - 1, end - first, acks, written=written, epoch=epoch)
 
 

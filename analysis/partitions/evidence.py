@@ -124,7 +124,8 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     )
     clocks = broker_clocks(logs, frames, common, metadata, log_events)
     config, system = dict(settings.topic(logs.topic)), settings.config.get("system")
-    builder = Builder(logs, clocks, common.faults, config=config, started=settings.started_ms)
+    acks = frozenset(settings.acks(name) for name in settings.producers())
+    builder = Builder(logs, clocks, common.faults, config=config, acks=acks, started=settings.started_ms)
     version = str(system["version"]) if isinstance(system, dict) and "version" in system else None
     return build_timeline(builder, metadata, log_events, version)
 

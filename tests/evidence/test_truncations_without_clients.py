@@ -1,0 +1,33 @@
+"""Truncations in brokers' files without a history: what else than acknowledgements shows their cause."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from logjudge import check
+
+from .test_commands import Unpack
+
+
+def test_a_truncation_that_explains_a_divergence_is_no_incident_of_its_own(unpacked: Unpack, tmp_path: Path) -> None:
+    shutil.copytree(unpacked("kip-101-c") / "brokers", tmp_path / "brokers")
+    [incident] = check(tmp_path, engine="local").incidents
+    assert incident["cause"] == "high-watermark-truncation"
+    assert "broker 2 truncated orders-0 to offset 635" in [fact["says"] for fact in incident["chain"]]
+
+
+@pytest.mark.parametrize(
+    ("acks", "cause"), [(["1", "1"], "single-ack-failover"), (["1", "all"], "unknown"), (["all"], "unknown")]
+)
+def test_acks_of_the_producers_in_run_json_explain_a_truncation(
+    acks: list[str], cause: str, unpacked: Unpack, tmp_path: Path
+) -> None:
+    """With acks=1 a leader acknowledges what it writes. With acks=all the removed records may be unacknowledged."""
+    shutil.copytree(unpacked("acks1-failover-a") / "brokers", tmp_path / "brokers")
+    producers = {f"p{number}": {"role": "producer", "acks": value} for number, value in enumerate(acks)}
+    (tmp_path / "run.json").write_text(json.dumps({"processes": producers}))
+    [incident] = check(tmp_path, engine="local").incidents
+    assert incident["cause"] == cause
