@@ -23,7 +23,7 @@ from logjudge.analysis.rules import RULES
 from logjudge.histories.bundle import open_run
 from logjudge.histories.convert import convert
 from logjudge.histories.errors import InputError
-from notation import parse
+from notation import judge, parse
 
 
 def test_only_skip_allow_and_strict(tmp_path: Path) -> None:
@@ -165,6 +165,21 @@ def test_the_way_to_name_final_reads_is_reported(
     assumptions = json.loads(check(unread, "--json", "--out", tmp_path / "o").stdout)["assumptions"]
     (final,) = [item for item in assumptions if item["name"] == "final reads complete"]
     assert expected in final["says"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_doubted"),
+    [
+        ("p:a@0 final:assign=0 final:<", True),
+        ("p:a@0 end=0 final:assign=0 final:<", False),
+        ("p:a@0 p:b@1 final:<a@0", False),
+        ("final:<", False),
+    ],
+)
+def test_final_reads_that_return_nothing_rest_on_run_json(text: str, is_doubted: bool, tmp_path: Path) -> None:
+    assumptions = judge(text, tmp_path).verdict["assumptions"]
+    [complete] = [one["says"] for one in assumptions if one["name"] == "final reads complete"] or [""]
+    assert ("x-0 returned nothing, and only run.json shows" in complete) == is_doubted
 
 
 def test_final_reads_of_kafkas_tools_need_a_run_json(tmp_path: Path) -> None:

@@ -337,4 +337,13 @@ def _final_reads(results: Results) -> Iterator[dict[str, Any]]:
         yield assumption(name, False, "; ".join(reasons), touched)
     elif concerned:
         readers = sorted({reader for summary in concerned for reader in summary["final"]["processes"]})
-        yield assumption(name, True, f"{', '.join(readers)} read every partition to its end", touched)
+        sentence = f"{', '.join(readers)} read every partition to its end"
+        if silent := [one["label"] for one in concerned if _is_silent(one["final"])]:
+            sentence += f"; {some(silent)} returned nothing, and only run.json shows that the end was reached there:"
+            sentence += " request its end offset (end_offsets)"
+        yield assumption(name, True, sentence, touched)
+
+
+def _is_silent(final: dict[str, Any]) -> bool:
+    """Whether final reads returned no record, and no request shows that the log ends there."""
+    return final["start"] == final["end"] and final["requested"] is None
