@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from command_line import CLEAN, LOSSY, UNREAD, check, invoke, verdict_in, verdict_of_run
 from logjudge.cli import output
+from notation import judge
 
 
 @pytest.mark.sampled(1)
@@ -259,3 +260,12 @@ def test_a_jepsen_history_needs_no_run_json(tmp_path: Path) -> None:
     report = json.loads(check(history, "--json", "--out", tmp_path / "out").stdout)
     assert report["rules"]["aborted-read"]["verdict"] == "invalid"
     assert "configuration recorded" not in {assumption["name"] for assumption in report["assumptions"]}
+
+
+def test_a_recorded_request_explains_an_offset_without_broker_files(tmp_path: Path) -> None:
+    judge("p:a@0 p:b@1 p:c@2 delete=1 delete=2 end=3/2 final:<c@2", tmp_path)
+    gone, present = (invoke("explain", tmp_path, f"x-0@{offset}").output for offset in (1, 2))
+    assert "retention: a legal absence" in gone
+    assert "a delete-records request deleted x-0 below offset 2" in gone
+    assert "below offset 1" not in gone
+    assert "a legal absence" not in present

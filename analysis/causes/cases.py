@@ -243,8 +243,11 @@ def acks_clause(acks: str | None) -> str:
     return "" if acks is None else f" with acks={acks}"
 
 
-def acknowledgement_facts(lost: Lost) -> list[Fact]:
-    """The facts of the first and the last acknowledgement of lost records; none if they are not recorded."""
+def acknowledgement_facts(lost: Lost, record: str = "lost record") -> list[Fact]:
+    """The facts of the first and the last acknowledgement of lost records; none if they are not recorded.
+
+    `record` is what a sentence calls one of them.
+    """
     first, last = lost.reported_at
     if lost.written is not None or first is None:
         return []
@@ -253,7 +256,7 @@ def acknowledgement_facts(lost: Lost) -> list[Fact]:
     kind = "acknowledged" if lost.committed is None else "committed-transaction"
     what = ACKNOWLEDGEMENTS[kind]
     which = what if last in (None, first) else f"first {what}"
-    text = f"{which}{acks_clause(acks)} of {offsets} ({plural(lost.count, 'lost record')})"
+    text = f"{which}{acks_clause(acks)} of {offsets} ({plural(lost.count, record)})"
     facts = [Fact(text, kind, first, place=lost.place, partition=lost.name, acks=acks)]
     if last is not None and last != first:
         facts.append(Fact(f"last {what} of {offsets}", kind, last, place=lost.last_place, partition=lost.name))

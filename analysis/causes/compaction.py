@@ -39,4 +39,4 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
     for row in cleaned.iter_rows(named=True):
         text = f"broker {row['broker']}'s cleaner has cleaned {lost.name} up to offset {row['offset']}"
         facts.append(fact_of(logs, text, "cleaned", row, offset=row["offset"]))
-    return Attempt(True, chain(acknowledgement_facts(lost), timeline.cleanings[-3:], facts))
+    return Attempt(True, chain(acknowledgement_facts(lost, "record"), timeline.cleanings[-3:], facts))

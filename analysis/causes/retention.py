@@ -7,6 +7,9 @@ Needs: a log start above the offsets (checkpoint, first batch, name of an empty 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ...histories.evidence.clock import Fault
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, chain
 from ..timelines.timeline import Timeline
@@ -29,18 +32,25 @@ def explain_absence(timeline: Timeline, lost: Lost) -> Attempt:
         text = f"{in_snapshot(logs.last)} broker {broker}'s log starts at offset {start}"
         source = (logs.copied_at, *_source_of_start(timeline, broker))
         starts.append(Fact(text, "log-start", *source, partition=lost.name, broker=broker, offset=start))
-    deleted = []
-    for fault in timeline.faults:
-        offsets = fault.details.get("offsets") if fault.details.get("topic") == lost.topic else None
-        offset = offsets.get(str(lost.partition)) if isinstance(offsets, dict) else None
-        if (fault.type, fault.kind) == ("fault", "delete-records") and offset is not None:
-            text = f"a delete-records request deleted {lost.name} below offset {offset}"
-            deleted.append(Fact(text, "deleted", fault.completed, place=fault.place, partition=lost.name))
+    deleted = deletions_of(timeline.faults, lost.topic, lost.partition, lost.last)
     moved: dict[str | None, Fact] = {}  # broker -> the first fact that its log start moved beyond the records
     for fact in timeline.log_starts:
         if fact.offset is not None and fact.offset > lost.last:
             moved.setdefault(fact.broker, fact)
-    return Attempt(True, chain(acknowledgement_facts(lost), deleted, [*moved.values()], starts))
+    return Attempt(True, chain(acknowledgement_facts(lost, "record"), deleted, [*moved.values()], starts))
+
+
+def deletions_of(faults: Iterable[Fault], topic: str, partition: int, offset: int) -> list[Fact]:
+    """The recorded requests to delete the records up to an offset or beyond it."""
+    deletions = []
+    for fault in faults:
+        offsets = fault.details.get("offsets") if fault.details.get("topic") == topic else None
+        below = offsets.get(str(partition)) if isinstance(offsets, dict) else None
+        if (fault.type, fault.kind) == ("fault", "delete-records") and isinstance(below, int) and below > offset:
+            text = f"a delete-records request deleted {topic}-{partition} below offset {below}"
+            fact = Fact(text, "deleted", fault.completed, place=fault.place, partition=f"{topic}-{partition}")
+            deletions.append(fact)
+    return deletions
 
 
 def _source_of_start(timeline: Timeline, broker: str) -> tuple[str, int | None, int | None]:

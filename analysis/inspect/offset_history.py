@@ -11,8 +11,11 @@ import polars as pl
 from ...histories.tables import Evidence, Finding, Locate
 from ..causes import explain_absence
 from ..causes.cases import Explanation, Lost
+from ..causes.retention import CITATION, deletions_of
 from ..finding_order import worst_first
 from ..incidents.incident import Explained
+from ..partitions.common import faults_of
+from ..partitions.log_start import log_start
 from ..partitions.partition import Partition
 from ..replicas.replica_logs import in_snapshot, is_of_copy
 from ..timelines.facts import Fact, listed
@@ -188,10 +191,18 @@ def _topic_deletion(p: Partition, sent: pl.DataFrame, read: pl.DataFrame) -> Exp
 def _absence(p: Partition, offset: int, sent: pl.DataFrame) -> Explanation | None:
     """The legal reason for the gap at the offset, or None."""
     if p.timeline is None:
-        return None
+        return _requested_deletion(p, offset)
     lost = Lost(p.topic, p.partition, offset, offset, 1, values=tuple(sent["value"].drop_nulls().to_list()))
     known = sent.filter("acknowledged").sort("completed").head(1)
     for row in known.iter_rows(named=True):
         lost = replace(lost, acks=frozenset([row["acks"]]), first_acked=row["completed"], place=row["at"])
     found = explain_absence(p.timeline, lost)
     return found if found.is_known else None
+
+
+def _requested_deletion(p: Partition, offset: int) -> Explanation | None:
+    """The recorded requests that deleted the offset, in a run without brokers' files; None if there were none."""
+    deletions = deletions_of(faults_of(p.context), p.topic, p.partition, offset)
+    if not deletions or offset >= log_start(p).certain:
+        return None
+    return Explanation("retention", tuple(deletions), citation=CITATION)
