@@ -16,8 +16,8 @@ from ..replicas.replica_logs import TopicPartition
 from ..rules import RULES
 from ..timelines.facts import Fact
 from ..timelines.terms import Term
-from ..timelines.timeline import UNCLEAN
-from ..wording import plural, span
+from ..timelines.timeline import UNCLEAN, Timeline
+from ..wording import brokers, plural, span
 
 UNKNOWN = "unknown"
 
@@ -69,7 +69,15 @@ class Attempt:
 
 
 NOT_THE_CASE = Attempt()
-LEADER_FILES = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"  # prove who led
+
+
+def leader_files(timeline: Timeline) -> str:
+    """The files that prove who led a partition, and the replicas of which no such log was collected."""
+    files = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"
+    logs = timeline.replica_logs
+    known = {*logs.replicas, *logs.batches["broker"], *logs.segments["broker"]}
+    silent = sorted(known - timeline.clocks.keys())
+    return f"{files}; no log of {brokers(silent)} was collected" if silent else files
 
 
 def needs(*missing: str) -> Attempt:

@@ -10,7 +10,7 @@ from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND, Fact, dated, listed
 from ..timelines.terms import Term
 from ..timelines.timeline import UNCLEAN, Timeline
-from .cases import LEADER_FILES, NOT_THE_CASE, Attempt, Lost, needs
+from .cases import NOT_THE_CASE, Attempt, Lost, leader_files, needs
 from .log_ends import time_last_held
 from .outages import is_out_of_reach, is_paused, is_process_dead
 from .replica_history import facts_had_records, facts_truncated_to, had_stopped, may_have_lost_tail, truncations
@@ -103,7 +103,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     if old is not None and (began_after_acknowledgement(old, lost) or _had_stopped_before(timeline, old.leader, lost)):
         old = None  # another broker acknowledged them; a metadata log that came back from a backup does not show it
     then = old.epoch if old is not None and now is not None and now < old.epoch else then
-    leader = f"the leader of {lost.name} when the records were acknowledged ({LEADER_FILES})"
+    leader = f"the leader of {lost.name} when the records were acknowledged ({leader_files(timeline)})"
     missing = (leader,) if old is None or old.leader is None else ()
     if old is not None and (terms := _replaced_in_term(timeline, old, lost, then, now)):
         writer, replacing = terms
@@ -113,7 +113,7 @@ def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and (resumed := facts_lost_by_restart(timeline, new, lost)):
         return LeaderChange(new, new, resumed=tuple(resumed))
-    election = f"the election after which {lost.name} lacked offset {lost.first} ({LEADER_FILES})"
+    election = f"the election after which {lost.name} lacked offset {lost.first} ({leader_files(timeline)})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from logjudge import check
 from logjudge.analysis.causes import explain_loss
 
 from .replica_texts import epochs, logs
+from .test_commands import Unpack
 from .timelines import CUT, SECOND, fault, lost, metadata, server_log, timeline
 
 IS_ALONE = (4, {"isr": [1]})
@@ -45,3 +49,16 @@ def test_a_follower_that_left_the_isr_before_the_read_may_never_have_had_what_ac
     meta = metadata(STARTED, (7, {"isr": [1]}), ELECTED)
     tables = {**logs("2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
     assert explain_loss(timeline(tables, meta=meta), lost(acks=acks)).cause == cause
+
+
+def test_replicas_without_a_server_log_are_named(unpacked: Unpack, tmp_path: Path) -> None:
+    run = shutil.copytree(unpacked("unclean-election-a"), tmp_path / "run")
+    for folder in (run / "snapshots", run / "brokers" / "1", run / "brokers" / "100"):
+        shutil.rmtree(folder)
+    for log in run.glob("brokers/*/*.log"):
+        log.unlink()
+    incidents = check(run, engine="local").incidents
+    missing = [item for incident in incidents for item in incident["missing"]]
+    leaders = [item for item in missing if item.startswith("the leader of orders-")]
+    assert leaders
+    assert all("no log of brokers 1, 2, 3 was collected" in item for item in leaders)
