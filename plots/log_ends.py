@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import style
@@ -17,7 +18,7 @@ LOST: dict[str, Any] = {"color": style.RED, "linewidth": 6, "alpha": 0.55, "soli
 CLEAR: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}  # lines may cross
 CUT_TEXT: dict[str, Any] = {"ha": "center", "va": "top", "fontweight": "bold", "zorder": 5, "bbox": CLEAR}
 TICK = 0.09  # of the width: the distance of tick labels
-NEAR = (0.06, 0.12)  # of the width and the height: labels of marks that are closer than this would collide
+NEAR = (0.1, 0.12)  # of the width and the height: labels of marks that are closer than this would collide
 MAX_NAMES = 9
 
 Record = dict[str, Any]
@@ -71,7 +72,7 @@ def draw_log_ends(
         for kind, mark in (("seen", SEEN), ("cut", CUT)):
             marked = [(place(time), end) for time, end, what in points if what == kind]
             axis.plot([x for x, _ in marked], [end for _, end in marked], **look, **mark)
-            cuts += marked if kind == "cut" else []
+        cuts += [Cut(place(one.time), one.end, before.end) for before, one in pairwise(points) if one.kind == "cut"]
         if after is not None and broker in final:
             axis.plot([after], [final[broker]], **look, **FINAL)
         axis.plot([], [], "o-", color=look["color"], label=f"broker {style.printable(broker, 12)}")
@@ -91,30 +92,38 @@ def draw_log_ends(
         names = {x: text.get_text() for x, text in ticks if after - x > TICK * (until - low)}
         axis.set_xticks([*names, after], [*names.values(), "end of\nthe run"])
     if cuts:
-        axis.plot([], [], color=style.FAINT, **CUT, label="truncated to")
+        axis.plot([], [], color=style.FAINT, **CUT, label="truncated")
         _name_cuts(axis, cuts)
     style.legend(axis, ncols=MAX_NAMES, handlelength=1.8)
 
 
+class Cut(NamedTuple):
+    """A truncation."""
+
+    x: float
+    end: int
+    before: int  # the end before it
+
+
 class _NamedCut(NamedTuple):
-    """A truncation with its offset written beside it."""
+    """A truncation with its offsets written beside it."""
 
     x: float
     end: int
     is_above: bool  # the text is above the mark
 
 
-def _name_cuts(axis: Axes, cuts: list[tuple[float, int]]) -> None:
-    """Writes the offset below each truncation, or above it where another label is near, and equal ones once."""
+def _name_cuts(axis: Axes, cuts: list[Cut]) -> None:
+    """Writes the ends below each truncation, or above it where another label is near, and equal ones once."""
     width, height = (high - low for low, high in (axis.get_xlim(), axis.get_ylim()))
     named: list[_NamedCut] = []
-    for x, end in sorted(cuts):
+    for x, end, before in sorted(cuts):
         near = [one for one in named if x - one.x < NEAR[0] * width and abs(end - one.end) < NEAR[1] * height]
         is_above = any(not one.is_above for one in near) or end - axis.get_ylim()[0] < NEAR[1] * height
         if any(one.end == end or one.is_above == is_above for one in near):
             continue  # its height shows the offset
         look = {**CUT_TEXT, "va": "bottom"} if is_above else CUT_TEXT
-        style.note(axis, str(end), (x, end), (0, 9 if is_above else -9), **look)
+        style.note(axis, f"{before} → {end}", (x, end), (0, 9 if is_above else -9), **look)
         named.append(_NamedCut(x, end, is_above))
 
 

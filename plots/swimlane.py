@@ -20,8 +20,9 @@ CAPTION = (
     "One lane per broker. Full colour: the leader, with its leader epoch. Pale blue: a follower in the last known"
     " ISR; hatched: in that ISR though down or fenced. Thin line: running, not in the ISR; no line: down or fenced."
     " Red edge: two brokers led the same epoch. Vertical line: an election, red if unclean. A panel of log end offsets"
-    " follows where any are recorded: ● of each broker, ○ of its files at the end of the run, ✖ a truncation. Dashed"
-    " lines only connect these marks. Red: records that were acknowledged at that time and lost later."
+    " follows where any are recorded: ● of each broker, ○ of its files at the end of the run, ✖ a truncation"
+    " (9 → 4: the log ended at 9, then at 4). Dashed lines only connect these marks. Red: records that were"
+    " acknowledged at that time and lost later."
 )
 MAX_PARTITIONS = 3
 MAX_BROKERS = 9

@@ -122,6 +122,8 @@ def test_the_summary_names_what_is_incomplete(tmp_path: Path) -> None:
     assert "1 line was left out" in summary
     head = (out / "report.html").read_text().split('<ul class="numbers"')[0]
     assert "1 line was left out" in head
+    for name in ("report.md", "report.html"):  # the list of assumptions refers to the summary
+        assert (out / name).read_text().count("1 line was left out") == 1
 
 
 @pytest.mark.parametrize("is_incomplete", [False, True])
@@ -153,6 +155,8 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
         "Timeline",
         "Supporting information",
     ]
+    parts = re.findall(r"^### (.*)$", text[text.index("## Supporting information") :], re.MULTILINE)
+    assert parts == ["Rules", "Assumptions"]
     assert "| lost after being read | 198 |" in text
     assert "| p0 | 125 | 72 | 0 |" in text
     assert "- c0 never received 198 acknowledged records at orders-0@635-832" in text.replace("\\", "")
@@ -168,7 +172,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
     assert all((folder / name).is_file() for name in pictures)
     glance, around = text.index("![glance]"), text.index("![around")  # each beside what it shows
     assert text.index("## Root causes") < glance < text.index("## Trigger")
-    assert text.index("## Supporting information") < around < text.index("Assumptions:")
+    assert text.index("## Supporting information") < around < text.index("### Assumptions")
 
 
 @pytest.mark.parametrize(
@@ -210,6 +214,17 @@ def test_a_finding_without_values_has_no_line_for_them(tmp_path: Path) -> None:
     ):
         write_report(tmp_path, run.verdict, findings, run.figures, plots=())
         assert ("Values: " in (tmp_path / "report.md").read_text()) == has_values
+
+
+def test_permitted_findings_of_an_incident_are_counted_apart(report_of: Callable[[str], Path]) -> None:
+    run, folder = real("unclean-election-a"), report_of("unclean-election-a")
+    [incident] = [one for one in run.verdict["incidents"] if one["lost"]][:1]
+    severities = run.findings.filter(pl.col("id").is_in(incident["findings"]))["severity"].to_list()
+    permitted = severities.count("permitted")
+    assert permitted > 0
+    counted = f" {len(severities) - permitted} findings and {permitted} permitted"
+    for name in ("report.md", "report.html"):
+        assert counted in (folder / name).read_text().replace('<span class="faint">', "")
 
 
 def test_a_known_cause_is_in_the_report(tmp_path: Path) -> None:
@@ -283,7 +298,7 @@ def test_hostile_text_stays_text(name: str, tmp_path: Path) -> None:
     assert {child.content for child in inline if child.type == "html_inline"} <= {"<!-- -->"}
     assert not [token for token in tokens if token.type == "html_block"]
     headings = [token for token in tokens if token.type == "heading_open"]
-    assert len(headings) == 8
+    assert len(headings) == 10
     outside = [
         path for path in tmp_path.rglob("*") if path.is_file() and path.parent.name not in ("run", "out", "plots")
     ]

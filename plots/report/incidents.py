@@ -206,6 +206,14 @@ class IncidentFindings:
     finding: Record  # the worst
     others: list[Record]  # the other listed findings
     left_out: int  # findings that are not listed
+    permitted: int  # findings that the configuration permits
+
+    @property
+    def counted(self) -> str:
+        """The number of findings, permitted ones apart."""
+        others = len(self.incident.findings) - self.permitted
+        permitted = f"{self.permitted:,} permitted" if self.permitted else ""
+        return " and ".join(filter(None, [plural(others, "finding") if others else "", permitted]))
 
     @property
     def findings(self) -> list[Record]:
@@ -237,10 +245,12 @@ def worst_incidents(incidents: Sequence[Incident], findings: pl.DataFrame) -> tu
     found = [incident for incident in incidents if incident.findings][:MAX_INCIDENTS]
     names = [name for incident in found for name in incident.findings[:MAX_FINDINGS]]
     rows = {row["id"]: row for row in findings.filter(pl.col("id").is_in(names)).iter_rows(named=True)}
+    accepted = set(findings.filter(severity="permitted")["id"])
     listed = []
     for incident in found:
         worst, *others = (rows[name] for name in incident.findings[:MAX_FINDINGS])
-        listed.append(IncidentFindings(incident, worst, others, len(incident.findings) - 1 - len(others)))
+        left_out, permitted = len(incident.findings) - 1 - len(others), len(accepted.intersection(incident.findings))
+        listed.append(IncidentFindings(incident, worst, others, left_out, permitted))
     shown = {name for incident in found for name in incident.findings}
     return listed, len(findings) - len(shown)
 
@@ -260,7 +270,7 @@ def timeline(
         for finding in entry.findings:
             if finding["id"] not in losses and not of_brokers(finding):
                 events += _events_of(finding, figures["times"].get(finding["id"]), rank)
-    events += [*_facts(known, figures), *_leadership(figures)]
+    events += [*_facts(known, figures), *_leadership(known, figures)]
     chosen = sorted(events, key=lambda event: (event.rank, event.time))[:MAX_EVENTS]
     chosen.sort(key=lambda event: (event.time, event.rank))
     started = figures["started_at"]
@@ -288,21 +298,23 @@ def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedEve
     return [RankedEvent(0, time, "fact", text) for time, text in dated if time is not None]
 
 
-def _leadership(figures: dict[str, Any]) -> Iterator[RankedEvent]:
+def _leadership(known: Sequence[Incident], figures: dict[str, Any]) -> Iterator[RankedEvent]:
     """Leader changes and truncations of partitions that have figures but no cause with these facts."""
+    stated = {(fact.time, fact.partition, fact.broker) for incident in known for fact in shown_facts(incident.chain)}
     for part in figures["partitions"]:
         replicas = part.get("replicas")
         if not replicas or part.get("causes"):
             continue
         name = part["name"]
         for term in replicas["terms"][1:]:
-            if term["time"] is not None:
+            if term["time"] is not None and (term["time"], name, term["leader"]) not in stated:
                 how = f" ({term['how']})" if term["how"] else ""
                 text = f"broker {term['leader']} led {name} in epoch {term['epoch']}{how}"
                 yield RankedEvent(1, term["time"], "fact", text)
         for time, broker, end, was in replicas["cuts"]:
             before = f" from offset {was}" if was is not None else ""
-            yield RankedEvent(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}")
+            if (time, name, broker) not in stated:
+                yield RankedEvent(1, time, "fact", f"broker {broker} truncated {name}{before} to offset {end}")
 
 
 def _events_of(finding: Record, times: Record | None, rank: int) -> list[RankedEvent]:

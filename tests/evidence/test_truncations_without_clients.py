@@ -10,6 +10,7 @@ import pytest
 from logjudge import check
 
 from .test_commands import Unpack
+from .test_commands import check as check_into
 
 
 def test_a_truncation_that_explains_a_divergence_is_no_incident_of_its_own(unpacked: Unpack, tmp_path: Path) -> None:
@@ -17,6 +18,15 @@ def test_a_truncation_that_explains_a_divergence_is_no_incident_of_its_own(unpac
     [incident] = check(tmp_path, engine="local").incidents
     assert incident["cause"] == "high-watermark-truncation"
     assert "broker 2 truncated orders-0 to offset 635" in [fact["says"] for fact in incident["chain"]]
+
+
+def test_the_timeline_of_a_report_has_each_event_once(unpacked: Unpack, tmp_path: Path) -> None:
+    shutil.copytree(unpacked("kip-101-c") / "brokers", tmp_path / "run" / "brokers")
+    check_into(tmp_path / "run", tmp_path / "out")
+    report = (tmp_path / "out" / "report.md").read_text()
+    table = report[report.index("## Timeline") : report.index("## Supporting information")]
+    rows = [line.split(" | ") for line in table.splitlines() if "broker 2 truncated" in line]
+    assert len(rows) == len({row[0] for row in rows}) == 2
 
 
 @pytest.mark.parametrize(
