@@ -54,10 +54,11 @@ function show() {{
     row.lastChild.className = was[1] !== end || was[2] !== mark ? "changed" : "";
     return row;
   }}));
+  const led = m.leader ? "Broker " + m.leader[0] + " leads in epoch " + m.leader[1] + ". " : "No leader. ";
   element("remote").textContent = m.remote.length
-    ? "Log ends that the leader knows, from the followers' fetches: "
+    ? led + "Log ends that it knows, from the followers' fetches: "
       + m.remote.map(([b, leo]) => "broker " + b + ": " + (leo < 0 ? "none yet" : leo)).join(", ")
-    : "";
+    : led;
 }}
 function step(by) {{ at = Math.min(messages.length - 1, Math.max(0, at + by)); show(); }}
 element("back").onclick = () => step(-1);

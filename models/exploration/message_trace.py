@@ -16,15 +16,24 @@ from ..replication.scenario import Scenario
 
 MAX_MESSAGES = 200
 INTRODUCTION = (
-    "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) and "
-    "the high watermark (HW) of each replica after each message. Only messages that moved one of these, carried "
-    "records or reported an error, and the requests for them, are shown: empty fetches, which followers send all the "
-    "time, are left out, and so is what producers send to a broker that is down, unless a log changed since the "
-    "message before."
+    "The produce and fetch requests (→) of one partition and their responses (⇠), with the log end offset (LEO) "
+    "and the high watermark (HW) of each replica, and the leader with its epoch, after each message. Only "
+    "messages that moved one of these, carried records or reported an error, and the requests for them, are "
+    "shown: empty fetches, which followers send all the time, are left out, and so is what producers send to a "
+    "broker that is down, unless a log or the leader changed since the message before."
 )
 
 Replicas = tuple[tuple[int, int, int], ...]  # broker, log end offset, high watermark
 Remote = tuple[tuple[int, int], ...]  # follower, its log end offset as the leader knows it
+
+
+class State(NamedTuple):
+    """The replicas of a partition, what its leader knows of its followers, and the leader."""
+
+    replicas: Replicas
+    remote: Remote
+    leader: tuple[int, int] | None  # broker, leader epoch
+    is_unclean: bool  # its election
 
 
 @dataclass
@@ -38,6 +47,7 @@ class Message:
     is_response: bool
     replicas: Replicas
     remote: Remote
+    leader: tuple[int, int] | None  # broker, leader epoch
     matters: bool  # it has records or an error, or changes something; other messages are left out
 
 
@@ -47,7 +57,7 @@ class MessageTracer:
     def __init__(self, partition: int, since: int, until: int) -> None:
         self._partition, self._since, self._until = partition, since, until
         self.messages: list[Message] = []
-        self._last: tuple[Replicas, Remote] | None = None
+        self._last: State | None = None
 
     def attach(self, cluster: Cluster) -> None:
         """Listen at every broker, before the first event of the run."""
@@ -108,34 +118,40 @@ class MessageTracer:
         return "nothing for this partition", False
 
     def _add(self, source: int, target: int, text: str, is_response: bool, matters: bool) -> Message:
-        message = Message(
-            self._cluster.loop.now, self._name(source), self._name(target), text, is_response, (), (), matters
-        )
+        names = self._name(source), self._name(target)
+        message = Message(self._cluster.loop.now, *names, text, is_response, (), (), None, matters)
         self.messages.append(message)
         self._update(message)
         return message
 
     def _update(self, message: Message) -> None:
-        """Record the replicas' state, and which logs became shorter; a message that changed it matters."""
+        """Record the state, which logs became shorter, and who began to lead; a message that changed it matters."""
         state = self._state()
         last = self._last or state  # nothing is known before the first message
-        before = {broker: end for broker, end, _ in last[0]}
-        for broker, end, _ in state[0]:
+        before = {broker: end for broker, end, _ in last.replicas}
+        for broker, end, _ in state.replicas:
             if end < before.get(broker, end):
                 message.text += f", after {self._name(broker)} truncated its log from {before[broker]} to {end}"
-        message.replicas, message.remote = state
+        if state.leader not in (None, last.leader):
+            broker, epoch = state.leader
+            how = ", by an unclean election" if state.is_unclean else ""
+            message.text += f", after {self._name(broker)} began to lead in epoch {epoch}{how}"
+        message.replicas, message.remote, message.leader = state[:3]
         message.matters = message.matters or state != last
         self._last = state
 
     def _name(self, node: int) -> str:
         return f"broker {node}" if node < FIRST_CLIENT else f"p{node - FIRST_CLIENT}"
 
-    def _state(self) -> tuple[Replicas, Remote]:
+    def _state(self) -> State:
         held = sorted((b, broker.replicas.get(self._partition)) for b, broker in self._cluster.brokers.items())
         replicas = tuple((b, replica.log.end, replica.hw) for b, replica in held if replica is not None)
         leader = self._cluster.leader_replica(self._partition)
-        followers = {} if leader is None else leader.followers
-        return replicas, tuple((node, follower.leo) for node, follower in sorted(followers.items()))
+        if leader is None:
+            return State(replicas, (), None, False)
+        remote = tuple((node, follower.leo) for node, follower in sorted(leader.followers.items()))
+        is_unclean = self._cluster.quorum.states[self._partition].is_unclean
+        return State(replicas, remote, (leader.broker, leader.epoch), is_unclean)
 
 
 def _records(count: int) -> str:
@@ -165,7 +181,8 @@ def trace_messages(scenario: Scenario, partition: int = 0, since: int = 0, until
 def table(messages: list[Message]) -> str:
     """Markdown: a row for each message, changes in bold."""
     brokers = sorted({broker for message in messages for broker, _, _ in message.replicas})
-    head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers), "log ends that the leader knows"]
+    head = ["time", "message", *(f"broker {broker}: LEO, HW" for broker in brokers)]
+    head += ["leader, epoch", "log ends that the leader knows"]
     lines = [f"| {' | '.join(head)} |", "|---|---" + "|---" * (len(head) - 2) + "|"]
     before: dict[int, str] = {}
     for message in messages:
@@ -176,7 +193,8 @@ def table(messages: list[Message]) -> str:
         if message.is_response:
             left, arrow, right = right, "⇠", left
         what = f"{left} {arrow} {right}: {message.text}"
-        lines.append(f"| {message.time / 1_000_000:.6f} s | {what} | {' | '.join(cells)} | {known} |")
+        led = "none" if message.leader is None else f"{message.leader[0]}, {message.leader[1]}"
+        lines.append(f"| {message.time / 1_000_000:.6f} s | {what} | {' | '.join(cells)} | {led} | {known} |")
         before = now
     return "\n".join(lines)
 

@@ -71,6 +71,17 @@ def test_a_trace_does_not_begin_with_a_send_to_a_broker_that_is_down() -> None:
     assert first.text.startswith("fetch from offset 187 (broker 1 is down), after broker 2 truncated")
 
 
+def test_elections_are_in_the_message_after_them() -> None:
+    messages = trace_messages(load("kip-101-loss"), since=14_000_000)
+    led = [message.text.partition(", after ")[2] for message in messages if "began to lead" in message.text]
+    assert led == ["broker 2 began to lead in epoch 1"]
+    assert [messages[0].leader, messages[-1].leader] == [(1, 0), (2, 1)]
+    head, _, first, second, *_ = table(messages).splitlines()
+    assert head.endswith("| leader, epoch | log ends that the leader knows |")
+    assert first.endswith("| 1, 0 | 2: 232 |")
+    assert second.endswith("| 2, 1 | 1: ? |")
+
+
 def test_the_truncation_of_kip_101_is_in_a_message() -> None:
     """With leader epochs the same schedule has none. A leader that is down hides no message behind those to it."""
     found = {}
@@ -88,7 +99,7 @@ def test_table_and_diagram_have_every_message() -> None:
     messages = messages_of_the_round()
     rows = table(messages).splitlines()
     assert len(rows) == len(messages) + 2
-    assert "broker 3 → broker 1: fetch from offset 1 | **1, 1** | 1, 0 | 1, 0 | 2: 1, 3: 1" in rows[6]
+    assert "broker 3 → broker 1: fetch from offset 1 | **1, 1** | 1, 0 | 1, 0 | 1, 0 | 2: 1, 3: 1" in rows[6]
     diagram = sequence_diagram(messages)
     assert len(re.findall("->>", diagram)) + len(re.findall("-->>", diagram)) >= len(messages)
     assert "Note over b1: LEO 1, HW 1" in diagram
