@@ -232,12 +232,14 @@ class Twin:
         return self.reads_uncommitted(process) or any(send.acked for send in sent) or (seen and not aborted)
 
     def vanished(self) -> set[int]:
-        """Offsets at or after the first truncated one that have no known record at the end."""
-        first = min(twin_events.truncated_offsets(self), default=FOREVER)
+        """Offsets without a known record at the end, above the last record that remained below a truncated one."""
+        if not (truncated := twin_events.truncated_offsets(self)):
+            return set()
         returned = {(read.offset, read.value) for read in self.reads if read.process == "final" and self.final}
         remaining = {offset for offset, _ in returned - twin_events.cut_off_records(self)}
         remaining |= {send.offset for send in self.acked if twin_events.remains(self, send)}
-        return {offset for offset in self.values_by_offset() if offset >= first and offset not in remaining}
+        last = max((offset for offset in remaining if offset is not None and offset < min(truncated)), default=-1)
+        return {offset for offset in self.values_by_offset() if offset > last and offset not in remaining}
 
     def lost(self) -> set[str]:
         return {send.value for send in self.acked if self.is_lost(send)}

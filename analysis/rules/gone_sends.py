@@ -22,20 +22,26 @@ def gone_sends(p: Partition) -> pl.DataFrame:
 
 
 def truncated_offsets(p: Partition, offsets: Offsets) -> Offsets:
-    """The offsets of records that a truncation removed: a consumer that continues after them skips nothing."""
+    """The offsets of records that a truncation may have removed: a consumer that continues after them skips nothing.
+
+    It removed all records from some offset on. That is the first truncated one, or is above the last record that
+    remained below it.
+    """
     gone = gone_sends(p)
-    truncated = gone.filter("truncated")
-    later = offsets[offsets >= least(truncated["offset"], MAX_INT64)]
-    if not len(later):
-        return later
-    held = p.entries_between(int(later[0]), int(later[-1])).filter(pl.col("in_final") | pl.col("sent_ok"))
+    first = least(gone.filter("truncated")["offset"], MAX_INT64)
+    if not len(offsets) or first == MAX_INT64:
+        return offsets[:0]
+    held = p.entries_between(int(offsets[0]), max(first, int(offsets[-1]))).filter(
+        pl.col("in_final") | pl.col("sent_ok")
+    )
     remains = pl.col("in_final") | ~pl.col("value").is_in(removable_values(p)["value"].implode())
     present = (
         held.filter(remains)
         .join(gone, on=["offset", "value"], how="anti")
         .join(cut_off_records(p), on=["offset", "value"], how="anti")
-    )
-    return np.setdiff1d(later, present["offset"].to_numpy())
+    )["offset"].to_numpy()
+    remained = present[present < first].max(initial=-1)
+    return np.setdiff1d(offsets[offsets > remained], present)
 
 
 @once
