@@ -190,14 +190,19 @@ def are_held(held_until: pl.Series, until: pl.Series) -> pl.Series:
 def held_by_writers_until(p: Partition, sends: pl.DataFrame) -> pl.Series:
     """When (ns) the last copy was made of a log, of the leader that wrote a record, that has it; null: none has.
 
-    MAX_INT64 for the logs at the end, and MIN_INT64 for copies without a time.
+    MAX_INT64 for the logs at the end, and MIN_INT64 for copies without a time. A log does not have what is below its
+    start, though its first segment may.
     """
     if p.timeline is None:
         return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
     leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
     writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
     logs = p.timeline.replica_logs
+    starts = logs.extents.select("snapshot", "broker", "start")
     written = logs.records.filter(pl.col("broker") == writer, pl.col("control").is_null())
+    written = written.join(starts, on=["snapshot", "broker"], how="left").filter(
+        pl.col("offset") >= pl.col("start").fill_null(0)
+    )
     times = {**logs.times, logs.last: MAX_INT64}
     copied = pl.col("snapshot").replace_strict(times, default=MIN_INT64, return_dtype=pl.Int64)
     held = written.group_by("offset", "value").agg(held_until=copied.max())

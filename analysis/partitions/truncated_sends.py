@@ -11,7 +11,7 @@ from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
 from .early_compactions import are_held_by_writers, compacted_first, last_write_before
-from .later_epochs import with_other_value
+from .later_epochs import began_of_later_epoch, with_other_value
 from .partition import Offsets, Partition, once
 from .retention_limits import earliest_expiry, requested_below
 
@@ -72,6 +72,12 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     fetched_before = passed.is_between(acknowledged, pl.min_horizontal("last_read", begun)) & is_old
     if sends.select(fetched_before.any()).item():
         maybe_removed |= fetched_before.fill_null(False) & ~pl.lit(are_held_by_writers(p, sends))
+    # The history may lack the sends that a truncation made way for: then an epoch alone may show when it came.
+    deleted_first = is_old & (passed >= last_seen) & (passed < known)
+    if sends.select(deleted_first.any()).item():
+        began = began_of_later_epoch(p, sends).fill_null(MAX_INT64)
+        maybe_removed |= (deleted_first & (passed < began)).fill_null(False)
+    maybe_removed |= pl.lit(_are_below_a_start(p, sends))
     if p.timeline is not None and p.timeline.log_starts and not _are_clocks_bounded(p.timeline):
         # The deletion was of an earlier record there, or the broker's clock is behind.
         maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_writers(p, sends))
@@ -82,6 +88,24 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
         compactable=compacted.since,
     )
     return judged.with_columns(pl.col("maybe_removed") & ~pl.col("removed"))
+
+
+def _are_below_a_start(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether records were deleted, and nothing shows that a truncation came before.
+
+    Either a copy of a log has a record, but below its log start. Or a client requested the deletion, by a line of
+    server.log without a time.
+    """
+    if (timeline := p.timeline) is None:
+        return pl.repeat(False, len(sends), eager=True)
+    logs = timeline.replica_logs
+    starts = logs.extents.filter(pl.col("deleted_below") > 0).select("snapshot", "broker", "deleted_below")
+    below = logs.records.join(starts, on=["snapshot", "broker"]).filter(pl.col("offset") < pl.col("deleted_below"))
+    deleted = sends.select("offset", "value").with_row_index("row").join(below, on=["offset", "value"], how="semi")
+    undated = max((one.offset or 0 for one in timeline.log_starts if one.time is None), default=0)
+    is_requested = (sends["offset"] < min(undated, requested_below(p))).fill_null(False)
+    is_deleted = pl.int_range(len(sends), eager=True).is_in(deleted["row"].implode()) | is_requested
+    return is_deleted & ~are_held_by_writers(p, sends) if is_deleted.any() else is_deleted
 
 
 def _absent_from_copy(p: Partition) -> pl.Expr:

@@ -223,6 +223,24 @@ def test_a_leaders_line_dates_a_deletion_before_other_records_took_the_offsets(t
     assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
 
 
+@pytest.mark.parametrize(
+    ("at", "started_at", "lost"),
+    [(17, "2026-11-22T10:00:00.000Z", 2), (900, "2026-11-22T10:00:00.000Z", 6), (17, None, 2)],
+    ids=["before", "after", "at an unknown time"],
+)
+def test_a_line_shows_a_deletion_though_the_sends_of_the_other_records_are_missing(tmp_path, at, started_at, lost):
+    """The other records may have been written before the deletion, or after it, unless they were read before it."""
+    history = f"{{x.retention.ms=86400000}} {SENDS} c:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 {'nemesis:kill ' * 20}"
+    history += " final:assign=0 final:<w0@0,w1@1,w2@2,w3@3,w4@4,w5@5"
+    line = MOVED.format(4, "client delete records request").replace(",017]", f",{at:03d}]")
+    run = bundle(tmp_path, history, logs=[("1", LEADS.format(1) + line)])
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "started_at": started_at}))
+    _, found = judged(run)
+    values = found.filter(pl.col("rule") == "lost-write")["values"].explode().to_list()
+    assert values == [f"v{offset}" for offset in range(6 - lost, 6)]
+
+
 @pytest.mark.parametrize(("at", "lost"), [(7, 2), (5, 3)])
 def test_a_leaders_line_may_come_before_the_acknowledgement(tmp_path, at, lost):
     """The fourth write was sent at 7 ms and acknowledged at 8 ms: kafka-delete-records up to the high watermark."""

@@ -1,0 +1,42 @@
+"""Records that a copy of a log has, but below its start: they were deleted before a truncation could remove them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from logjudge.analysis.partitions.early_compactions import held_by_writers_until
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.partitions.truncated_sends import truncated_sends
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import READS, SENDS, complete
+
+from .replica_texts import epochs, joined, logs
+from .timelines import BEGINS, server_log, timeline
+
+LED_BY_1 = (server_log("1", (0, BEGINS % (0, 0, 0, "1"))),)
+
+
+def partition(start):
+    """Broker 1 acknowledged a, b and c, and its copy of that time begins at `start`. Broker 2's log replaced them."""
+    early, last = logs("1: 0a 1b 2c", "early"), logs("1: 0x@1 1y@1 2z@1\n2: 0x@1 1y@1 2z@1")
+    files = epochs(("1", 0, start)).with_columns(snapshot=pl.lit("early"))
+    tables = {**joined(early, last), "epochs": pl.concat([files, epochs(("1", 1, 0), ("2", 1, 0))])}
+    held = timeline(tables, {"snapshots": ("early", ""), "times": {"early": 5}}, events=LED_BY_1)
+    sent = [
+        {"value": value, "offset": at, "outcome": "ok", "acknowledged": True, "invoked": at, "completed": at + 1}
+        for at, value in enumerate("abc")
+    ]
+    sends = complete(pl.DataFrame(sent), SENDS).cast(pl.Schema(SENDS))
+    reads = pl.DataFrame(schema=READS)
+    return Partition("orders", 0, Settings(), sends, reads, replica_logs=held.replica_logs, timeline=held)
+
+
+@pytest.mark.parametrize(("start", "deleted"), [(2, ["a", "b"]), (0, [])])
+def test_a_copy_with_a_record_below_its_start_shows_a_deletion_before_the_truncation(start, deleted):
+    sends = truncated_sends(partition(start))
+    assert sends.filter("maybe_removed")["value"].to_list() == deleted
+
+
+def test_a_log_does_not_hold_what_is_below_its_start():
+    p = partition(2)
+    assert held_by_writers_until(p, truncated_sends(p)).to_list() == [None, None, 5]
