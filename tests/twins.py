@@ -197,23 +197,22 @@ class Twin:
                     if other.value != value and not before:
                         yield other, known
 
-    def existing(self, process: str, time: int | None = None) -> set[int]:
-        """Offsets with a record that this reader may see; with `time`: had then, and did not lose later."""
-        if time is None:
-            return self.present_offsets(process, FOREVER - 1)
-        return self.present_offsets(process, time, sent_by_then=True) - self.vanished()
+    def existing_below(self, read: twin_events.Read, time: int) -> set[int]:
+        """Offsets with a record at a time, not lost later, that was sent before anyone read the higher record."""
+        same = [one.done for one in self.reads if (one.offset, one.value) == (read.offset, read.value)]
+        return self.present_offsets(read.process, time, sent_by=min(same)) - self.vanished()
 
-    def present_offsets(self, process: str, time: int, sent_by_then: bool = False) -> set[int]:
+    def present_offsets(self, process: str, time: int, sent_by: int | None = None) -> set[int]:
         """Offsets with a record that this reader may see, and that nothing may have removed legally by a time.
 
-        With `sent_by_then`, only records that were sent by then and not cut off.
+        With `sent_by`, only records that were sent by then and not cut off.
         """
-        found, cut_off = set(), twin_events.cut_off_records(self) if sent_by_then else set()
+        found, cut_off = set(), twin_events.cut_off_records(self) if sent_by is not None else set()
         for offset, values in self.values_by_offset().items():
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 since = [send.begun for send in sent] or twin_events.read_since(self, offset, value)
-                there = not sent_by_then or min(since) <= time
+                there = sent_by is None or min(since) <= sent_by
                 moved = any(offset < start and since <= time for start, since in self.possible_starts)
                 present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
                 there = there and (offset, value) not in cut_off
@@ -347,7 +346,7 @@ class Twin:
                         prefix = "" if first else "int-"
                         if read.offset < position:
                             yield (f"{prefix}nonmonotonic-poll", severity, process, read.offset, position - 1)
-                        skipped = sorted(o for o in self.existing(process, op.done) if position <= o < read.offset)
+                        skipped = sorted(o for o in self.existing_below(read, op.done) if position <= o < read.offset)
                         if skipped:
                             yield (f"{prefix}poll-skip", severity, process, skipped[0], skipped[-1])
                     position, rebalanced, first, polled = read.offset + 1, False, False, op.done
@@ -367,7 +366,7 @@ class Twin:
                     rule = "int-nonmonotonic-send" if inside else "nonmonotonic-send"
                     yield (rule, "permitted" if excused else "violation", one.value, two.value)
                 own = {send.offset for send in self.sends if send.op == one.op}
-                if inside and [o for o in self.existing("") - own if one.offset < o < two.offset]:  # type: ignore[operator]
+                if inside and [o for o in self.present_offsets("", FOREVER - 1) - own if one.offset < o < two.offset]:  # type: ignore[operator]
                     yield ("int-send-skip", "note", one.value, two.value)
         for later, offset in [*((send, send.offset) for send in placed), *self.found()]:
             known = [*self.known(), *((op.done, end) for op, end, _ in self.ends)]

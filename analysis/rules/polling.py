@@ -13,6 +13,7 @@ import polars as pl
 
 from ...histories.references import JEPSEN
 from ...histories.tables import MAX_INT64, Finding
+from ..extremes import least
 from ..partitions.absences import existing, legal_ends
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations
 from ..partitions.marks import IS_MOVE, IS_REVOCATION_OF_ALL, POSITION
@@ -154,7 +155,7 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     for row in ahead.iter_rows(named=True):
         reads_uncommitted = p.settings.reads_uncommitted(row["process"])
         passed = existing(p, reads_uncommitted).between(row["expected"], row["offset"], row["completed"])
-        skipped = _present_at(p, passed, row["completed"], reads_uncommitted)
+        skipped = _present_at(p, passed, row["completed"], _first_read(p, row), reads_uncommitted)
         if not len(skipped):
             continue
         # Records that one poll passed over cannot have been returned by another one.
@@ -172,10 +173,17 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())
 
 
-def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bool) -> Offsets:
-    """Those offsets that have a record at `time` (ns): it was sent by then, and neither cut off nor deleted.
+def _first_read(p: Partition, row: Row) -> int:
+    """The time (ns) of the first read of a polled record, by any consumer."""
+    record = p.entries_between(row["offset"], row["offset"]).filter(pl.col("value").eq_missing(row["value"]))
+    return least(record["first_read"], int(row["completed"]))
 
-    A record without a recorded send may have been written after a truncation, unless someone had read it by then.
+
+def _present_at(p: Partition, offsets: Offsets, time: int, sent_by: int, reads_uncommitted: bool) -> Offsets:
+    """Those offsets that have a record at `time` (ns): it was sent by `sent_by`, and neither cut off nor deleted.
+
+    A record that was sent after a higher one had been read is of a later log, which another leader wrote. A record
+    without a recorded send may have been written after a truncation, unless someone had read it by then.
     """
     if not len(offsets):
         return offsets
@@ -189,7 +197,7 @@ def _present_at(p: Partition, offsets: Offsets, time: int, reads_uncommitted: bo
     deleted = removed_records(p).filter(pl.col("since") <= time)
     for absent in (deleted, cut_off_records(p)):
         entries = entries.join(absent, on=["offset", "value"], how="anti")
-    present = np.unique(entries.filter(is_visible & (pl.col("sent") <= time))["offset"].to_numpy())
+    present = np.unique(entries.filter(is_visible & (pl.col("sent") <= sent_by))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(present, offsets), truncated_offsets(p, present), assume_unique=True)
 
 
