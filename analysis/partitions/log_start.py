@@ -160,7 +160,10 @@ def _end_of_deleted_topic(p: Observations, bounds: _Bounds) -> list[StartEvidenc
     deleted = p.generation.deleted if p.generation is not None else None
     if deleted is None or (bounds.until is not None and deleted.earliest > bounds.until):
         return []
-    return [StartEvidence(bounds.reach, True, deleted.latest, deleted.earliest)]
+    # It still existed when the last send was acknowledged there.
+    written = greatest(p.sends.filter(pl.col("acknowledged") & pl.col("offset").is_not_null())["invoked"], MIN_INT64)
+    since = min(max(deleted.earliest, written), deleted.latest)
+    return [StartEvidence(bounds.reach, True, deleted.latest, since)]
 
 
 def _since_deletion(start: StartEvidence, deletions: list[StartEvidence]) -> StartEvidence:
