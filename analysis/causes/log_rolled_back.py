@@ -161,18 +161,26 @@ def _is_cut(timeline: Timeline, broker: str, lost: Lost, since: int, until: int)
     cuts = truncations(timeline, broker, since, lost.first)
     if any(cut.time is None or since <= cut.time <= until for cut in cuts):
         return True
-    since = _led_on_until(timeline, broker, since)
-    return not reasons_absent(timeline, broker, until) and may_have_followed(timeline, broker, since, until)
+    since = _led_on_until(timeline, broker, since, until)
+    return (
+        since < until
+        and not reasons_absent(timeline, broker, until)
+        and may_have_followed(timeline, broker, since, until)
+    )
 
 
-def _led_on_until(timeline: Timeline, broker: str, at: int) -> int:
-    """The time (ns) at which the term that another broker led at `at` ended without a next leader; else `at`.
+def _led_on_until(timeline: Timeline, broker: str, at: int, until: int) -> int:
+    """The time (ns) at which the term that another broker led at `at` ended without a next leader, or `until` if none
+    is known to have ended it before; else `at`.
 
-    A broker that follows a leader in sync truncates no record that both have while that leader's process goes on.
+    A broker that follows a leader in sync truncates no record that both have until that leader starts again.
     """
     led = dated(timeline.terms.values(), until=at)[-1:]
-    ends = [term.ended for term in led if term.leader != broker and term.ended is not None and term.ended > at]
-    return at if not ends or timeline.starts_of(led[0].leader, at, ends[0]) else ends[0]
+    if not led or led[0].leader in (None, broker):
+        return at
+    ended, is_last = led[0].ended, not dated(timeline.terms.values(), at, until)
+    end = ended if ended is not None and ended > at else until if is_last else at
+    return at if timeline.starts_of(led[0].leader, at, end) else end
 
 
 def _in_sync_facts(timeline: Timeline, broker: str, lost: Lost, until: int) -> list[Fact]:

@@ -117,6 +117,22 @@ def test_a_later_start_after_a_clean_shutdown_has_not_lost_what_the_first_one_la
     assert found.cause == cause
 
 
+@pytest.mark.parametrize(
+    ("starts", "cause"),
+    [
+        ([(7, BOOT), (8, CLEAN), (9, LOADED % 1)], "log-rolled-back"),
+        ([(7, BOOT), (8, BOOT), (8, CLEAN), (9, LOADED % 1)], "unknown"),  # the first process may have followed
+        ([(7, BOOT), (8, CLEAN)], "unknown"),
+    ],
+)
+def test_a_broker_follows_nobody_until_it_has_loaded_its_logs(starts, cause):
+    """Broker 1 was killed, and started from the disk of a clean shutdown, while broker 2 may have led on."""
+    changes = [FOLLOWS[0], LEADS_LAST]
+    events = [server_log("1", *starts)]
+    found = rolled_back(fault("kill", "1", 6), before="", after="", changes=changes, events=events)
+    assert found.cause == cause
+
+
 def test_a_clean_start_may_be_a_later_one_if_its_first_line_was_not_collected():
     events = [server_log("1", (9, CLEAN), (10, LOADED % 1))]
     faults = fault("kill", "1", 6), fault("restart", "1", 7)
