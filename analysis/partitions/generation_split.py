@@ -22,7 +22,7 @@ from ...histories.tables import MAX_INT64, OUTCOME
 from .common import Frames
 from .topic_generations import ANY_TIME, Span, TopicCopy, TopicGeneration, existing_at, lifetimes
 
-MAX_DELETION_NS = 60_000_000_000  # a longer span is the time between two copies, not of a deletion
+MAX_DELETION_NS = 60_000_000_000  # a deletion in a longer span is not dated
 _POSITIONS = ["assign", "seek"]
 _IN_ONE = pl.col("lowest") == pl.col("highest")
 _DONE = pl.col("completed").fill_null(MAX_INT64)
@@ -33,6 +33,7 @@ class Boundary(NamedTuple):
 
     deleted: Span
     created: Span
+    is_dated: bool
 
 
 @dataclass
@@ -51,8 +52,12 @@ class Part:
 def boundaries_of(generations: Sequence[TopicGeneration]) -> list[Boundary]:
     """The boundaries between successive generations. An unrecorded creation may have followed at once."""
     return [
-        Boundary(deleted, Span(max(created.earliest, deleted.earliest), created.latest))
-        for (_, deleted), (created, _) in pairwise(lifetimes(generations))
+        Boundary(
+            deleted,
+            Span(max(created.earliest, deleted.earliest), created.latest),
+            one.is_deletion_dated and deleted.latest - deleted.earliest <= MAX_DELETION_NS,
+        )
+        for one, ((_, deleted), (created, _)) in zip(generations, pairwise(lifetimes(generations)), strict=False)
     ]
 
 
@@ -122,8 +127,8 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     """Columns row and `decided`: the only generation with the record, else the only one without another record there.
 
     For example, a belongs to generation 0 if only generation 0 holds a; or if neither does, and only generation 1 holds
-    another value at the offset of a. The second only if the deletion is dated: in a long span, a record that was
-    replaced by another may be a loss.
+    another value at the offset of a. The second only if the deletion is dated: else a record that was replaced by
+    another may be a loss.
     """
     undecided = rows.filter(~_IN_ONE & pl.col("value").is_not_null())
     undecided = undecided.select("row", "offset", "value", "lowest", "highest")
@@ -134,7 +139,7 @@ def _decide_by_record(rows: pl.DataFrame, held: pl.DataFrame, boundaries: Sequen
     of_value = candidates.join(held, on=["generation", "value"], how="left", maintain_order="left", suffix="_held")
     is_record = pl.col("offset_held") == pl.coalesce("offset", "offset_held")
     records = of_value.group_by(key).agg(has_record=is_record.any())
-    is_dated = all(each.deleted.latest - each.deleted.earliest <= MAX_DELETION_NS for each in boundaries)
+    is_dated = all(each.is_dated for each in boundaries)
     at_offset = candidates.join(held, on=["generation", "offset"], suffix="_held")
     others = at_offset.filter((pl.col("value") != pl.col("value_held")) & pl.lit(is_dated)).unique(key)
     records = records.join(others.select(*key, other="value_held"), on=key, how="left")

@@ -80,6 +80,7 @@ class TopicGeneration:
     created: Span | None = None  # None: before the recording, or not recorded
     deleted: Span | None = None  # None: it exists at the end
     is_deletion_certain: bool = True
+    is_deletion_dated: bool = True  # False: it was at some time between two copies, or lines, of the brokers
     topic_id: str | None = None
     count: int = 1  # of the generations that were observed
 
@@ -241,7 +242,7 @@ def _generations_of_copies(first: TopicGeneration, copies: Sequence[TopicCopy]) 
     between = [sorted((one[-1], later[0])) for one, later in pairwise(seen.values())]
     changes = [first.created, *(Span(*times) for times in between), None]
     return [
-        TopicGeneration(created=created, deleted=deleted, topic_id=topic_id)
+        TopicGeneration(created=created, deleted=deleted, is_deletion_dated=False, topic_id=topic_id)
         for topic_id, (created, deleted) in zip(seen, pairwise(changes), strict=True)
     ]
 
