@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import polars as pl
@@ -95,8 +95,8 @@ def placed_sends(p: Partition) -> pl.DataFrame:
 def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str | None, str]]:
     """The sends (process, value) of these values that certainly lack idempotence.
 
-    Evidence is the producer's configuration, acks 0 or 1 (KIP-98 needs acks=all), or a record without a producer id.
-    The process is None if no send of the value is recorded.
+    Evidence is the producer's configuration, acks 0 or 1 (KIP-98 needs acks=all), a record without a producer id, or
+    that all records of the producer in the logs have none. The process is None if no send of the value is recorded.
     """
     wanted = values.drop_nulls().unique()
     sent = p.possible_sends.filter(pl.col("value").is_in(wanted.implode())).select("process", "value", "acks")
@@ -105,11 +105,24 @@ def without_idempotence(p: Partition, values: pl.Series) -> set[tuple[str | None
         (process, acks): idempotence(p.settings.processes.get(process, {}), acks)
         for process, acks in sent.select("process", "acks").unique().iter_rows()
     }
+    undecided = {process for (process, _), setting in configured.items() if setting is None}
+    without_any = _processes_without_producer_ids(p, undecided)
     return {(None, value) for value in without_id.difference(sent["value"])} | {
         (process, value)
         for process, value, acks in sent.iter_rows()
-        if configured[process, acks] is False or (configured[process, acks] is None and value in without_id)
+        if configured[process, acks] is False
+        or (configured[process, acks] is None and (value in without_id or process in without_any))
     }
+
+
+def _processes_without_producer_ids(p: Partition, processes: Collection[str]) -> set[str]:
+    """Those of the processes that have records in the brokers' logs, all without a producer id."""
+    if p.replica_logs is None or not processes:
+        return set()
+    sent = p.possible_sends.filter(pl.col("process").is_in([*processes])).select("process", "value").drop_nulls()
+    held = p.replica_logs.records.filter(pl.col("control").is_null()).select("value", "producer_id")
+    by_process = sent.join(held, on="value").group_by("process").agg(without_id=pl.col("producer_id").is_null().all())
+    return set(by_process.filter("without_id")["process"])
 
 
 def _without_producer_id(p: Partition, values: pl.Series) -> set[str]:

@@ -120,8 +120,9 @@ def test_copies_of_an_idempotent_producer_are_explained_by_epochs_and_sequence_n
         (7, {"acks": "1"}, "permitted"),
     ],
 )
-def test_batches_without_a_producer_id_excuse_duplicates_and_reordering(producer_id, producer, severity):
-    tables = logs("1: 0a 1c 2b 3b")
+@pytest.mark.parametrize("held", ["1: 0a 1c 2b 3b", "1: 0a 1c"], ids=["own batches", "other batches of the producer"])
+def test_batches_without_a_producer_id_excuse_duplicates_and_reordering(held, producer_id, producer, severity):
+    tables = logs(held)
     tables["records"] = tables["records"].with_columns(producer_id=pl.lit(producer_id, pl.Int64))
     settings = Settings(config={"processes": {"p": producer}})
     sends = [
