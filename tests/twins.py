@@ -198,9 +198,9 @@ class Twin:
                         yield other, known
 
     def existing_below(self, read: twin_events.Read, time: int) -> set[int]:
-        """Offsets with a record at a time, not lost later, that was sent before anyone read the higher record."""
-        same = [one.done for one in self.reads if (one.offset, one.value) == (read.offset, read.value)]
-        return self.present_offsets(read.process, time, sent_by=min(same)) - self.vanished()
+        """Offsets with a record at a time, not lost later, that was sent before the higher record was known."""
+        known = [one.done for one in (*self.reads, *self.acked) if (one.offset, one.value) == (read.offset, read.value)]
+        return self.present_offsets(read.process, time, sent_by=min(known)) - self.vanished()
 
     def present_offsets(self, process: str, time: int, sent_by: int | None = None) -> set[int]:
         """Offsets with a record that this reader may see, and that nothing may have removed legally by a time.
@@ -212,7 +212,7 @@ class Twin:
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 since = [send.begun for send in sent] or twin_events.read_since(self, offset, value)
-                there = sent_by is None or min(since) <= sent_by
+                there = sent_by is None or min(since) <= (sent_by if sent else time)
                 moved = any(offset < start and since <= time for start, since in self.possible_starts)
                 present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
                 there = there and (offset, value) not in cut_off

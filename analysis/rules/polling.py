@@ -155,7 +155,7 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
     for row in ahead.iter_rows(named=True):
         reads_uncommitted = p.settings.reads_uncommitted(row["process"])
         passed = existing(p, reads_uncommitted).between(row["expected"], row["offset"], row["completed"])
-        skipped = _present_at(p, passed, row["completed"], _first_read(p, row), reads_uncommitted)
+        skipped = _present_at(p, passed, row["completed"], _known_since(p, row), reads_uncommitted)
         if not len(skipped):
             continue
         # Records that one poll passed over cannot have been returned by another one.
@@ -173,16 +173,17 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())
 
 
-def _first_read(p: Partition, row: Row) -> int:
-    """The time (ns) of the first read of a polled record, by any consumer."""
+def _known_since(p: Partition, row: Row) -> int:
+    """The time (ns) at which a polled record was acknowledged, or first read by any consumer."""
     record = p.entries_between(row["offset"], row["offset"]).filter(pl.col("value").eq_missing(row["value"]))
-    return least(record["first_read"], int(row["completed"]))
+    acked = p.sends["completed"].gather(record.filter("sent_ok")["send"])
+    return min(least(acked, int(row["completed"])), least(record["first_read"], int(row["completed"])))
 
 
 def _present_at(p: Partition, offsets: Offsets, time: int, sent_by: int, reads_uncommitted: bool) -> Offsets:
     """Those offsets that have a record at `time` (ns): it was sent by `sent_by`, and neither cut off nor deleted.
 
-    A record that was sent after a higher one had been read is of a later log, which another leader wrote. A record
+    A record that was sent after a higher one was known is of a later log, which another leader wrote. A record
     without a recorded send may have been written after a truncation, unless someone had read it by then.
     """
     if not len(offsets):
@@ -191,13 +192,15 @@ def _present_at(p: Partition, offsets: Offsets, time: int, sent_by: int, reads_u
     is_visible = pl.lit(True) if reads_uncommitted else p.committed
     is_maybe_later = pl.col("send").is_null() & (pl.col("offset") <= last_truncated_offset(p))
     invoked = pl.lit(p.sends["invoked"].gather(entries["send"])).fill_null(0)
-    entries = entries.with_columns(sent=pl.when(is_maybe_later).then("first_read").otherwise(invoked))
+    entries = entries.with_columns(
+        is_sent=pl.when(is_maybe_later).then(pl.col("first_read") <= time).otherwise(invoked <= sent_by)
+    )
     if entries["offset"].is_duplicated().any():  # one may have had a legal end, and another not
         entries = entries.filter(pl.Series(legal_ends(p, entries, reads_uncommitted) > time))
     deleted = removed_records(p).filter(pl.col("since") <= time)
     for absent in (deleted, cut_off_records(p)):
         entries = entries.join(absent, on=["offset", "value"], how="anti")
-    present = np.unique(entries.filter(is_visible & (pl.col("sent") <= sent_by))["offset"].to_numpy())
+    present = np.unique(entries.filter(is_visible & pl.col("is_sent"))["offset"].to_numpy())
     return np.setdiff1d(np.intersect1d(present, offsets), truncated_offsets(p, present), assume_unique=True)
 
 

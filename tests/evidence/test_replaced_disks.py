@@ -125,7 +125,7 @@ def test_a_later_start_after_a_clean_shutdown_has_not_lost_what_the_first_one_la
         ([(7, BOOT), (8, CLEAN)], "unknown"),
     ],
 )
-def test_a_broker_follows_nobody_until_it_has_loaded_its_logs(starts, cause):
+def test_a_broker_follows_no_leader_until_it_has_loaded_its_logs(starts, cause):
     """Broker 1 was killed, and started from the disk of a clean shutdown, while broker 2 may have led on."""
     changes = [FOLLOWS[0], LEADS_LAST]
     events = [server_log("1", *starts)]
