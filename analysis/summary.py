@@ -19,6 +19,7 @@ from .partitions.marks import COUNTS
 from .partitions.partition import Partition
 from .replicas.replica_logs import ReplicaLogs
 from .rules import Judgement
+from .rules.committed_loss import removals_without_clients
 
 SAMPLE = 10_000  # operations for the quartile of latencies
 
@@ -43,6 +44,7 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
             "batches": 0 if logs is None else len(logs.batches),
             "checkpoints": 0 if logs is None else len(logs.checkpoints),
             "transactional batches": 0 if logs is None else int(logs.batches["transactional"].sum()),
+            "removals": len(removals_without_clients(p)),
             "resolved": p.resolved_count,
             "kept records": 0 if logs is None else logs.held,
             **p.marks.select(COUNTS).row(0, named=True),

@@ -48,7 +48,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
                 shared.setdefault((explanation.cause, explanation.chain), shared[key])
         shared[key].findings.extend(one.findings)
     of_findings = [*map(_explained, together)]
-    explained = [*_unexplained_yet(explain_truncations(p), of_findings), *of_findings]
+    explained = [*_unexplained_yet(explain_truncations(p, findings), of_findings), *of_findings]
     causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
     for name, cause in ((name, one.cause) for one in explained for name in one.findings):
         causes[name][cause] = None
@@ -57,9 +57,9 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
 
 
 def _unexplained_yet(truncations: list[Explained], of_findings: list[Explained]) -> list[Explained]:
-    """The truncations, without those of unknown cause that are in the chain of a finding's cause."""
+    """The truncations, without those of no finding and unknown cause that are in the chain of a finding's cause."""
     known = {fact for one in of_findings if one.is_known for fact in one.chain}
-    return [one for one in truncations if one.is_known or known.isdisjoint(one.cuts)]
+    return [one for one in truncations if one.is_known or one.findings or known.isdisjoint(one.cuts)]
 
 
 def _explained(one: ExplainedFindings) -> Explained:

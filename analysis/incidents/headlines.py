@@ -8,6 +8,7 @@ from itertools import pairwise
 from ...histories.tables import Finding
 from ..causes.cases import LostRange
 from ..rules.anomalies import count_text
+from ..rules.committed_loss import committed_absent
 from ..wording import brokers, plural, some
 from .incident import Explained
 
@@ -24,6 +25,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     worst = findings[0]
     if text := _damage_text(findings, explanations):
         return text
+    if committed := [LostRange.of(finding) for finding in findings if finding.rule == committed_absent.name]:
+        return _committed_text(sorted(committed, key=lambda one: (one.topic, one.partition)))
     if len(findings) == 1:
         return worst.sentence
     others = [finding for finding in findings if finding is not worst]
@@ -39,6 +42,13 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     if len(alike) == 1:
         return worst.sentence
     return f"{count_text(worst.rule, records, len(alike))} of {worst.rule}, for example: {worst.sentence}"
+
+
+def _committed_text(lost: Sequence[LostRange]) -> str:
+    """How many committed records were lost, and where."""
+    records = sum(one.count for one in lost)
+    was = "was" if records == 1 else "were"
+    return f"at least {plural(records, 'committed record')} {was} lost: {places_of(lost)}"
 
 
 def _damage_text(findings: Sequence[Finding], explanations: Sequence[Explained]) -> str:

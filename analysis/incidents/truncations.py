@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.tables import MAX_INT64
+from ...histories.tables import MAX_INT64, Finding
 from ...models.internal_topics import is_internal
 from ..causes import explain_loss
-from ..causes.cases import UNKNOWN, Lost, OffsetRange
+from ..causes.cases import UNKNOWN, Lost, LostRange, OffsetRange
 from ..causes.prevention import no_unclean_election
 from ..causes.unclean_election import CITATION
-from ..extremes import least
 from ..partitions.partition import Partition
-from ..replicas.replica_logs import ReplicaLogs
+from ..rules.committed_loss import committed_absent
 from ..timelines.changes import LogEnd
-from ..timelines.facts import MS, OUT_OF_RANGE, SECOND, dated
+from ..timelines.facts import MS, OUT_OF_RANGE, SECOND, dated, ordered
+from ..timelines.removals import high_watermark_before, removals, replaced_by_older
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import brokers, span, utc_text
@@ -33,11 +33,12 @@ def is_election(explained: Explained) -> bool:
     return bool(explained.chain) and all(fact.kind in ELECTIONS for fact in explained.chain)
 
 
-def explain_truncations(p: Partition) -> list[Explained]:
+def explain_truncations(p: Partition, findings: Iterable[Finding] = ()) -> list[Explained]:
     """An explanation for each range of offsets that was truncated, if the partition has no sends.
 
-    Also one for each leader that began below the start of an earlier epoch, with a new log, or with a log that it had
-    cut, if no truncation shows that, and for each unclean election if no collected log can show what it truncated.
+    It explains the findings of committed-absent in that range. Also one for each leader that began below the start of
+    an earlier epoch, with a new log, or with a log that it had cut, if no truncation shows that, and for each unclean
+    election if no collected log can show what it truncated.
 
     An unknown cause is not reported if clients are recorded, so that the rules judge the truncation, or if the topic is
     Kafka's own, where every clean election truncates unacknowledged tails.
@@ -50,8 +51,25 @@ def explain_truncations(p: Partition) -> list[Explained]:
     explained += _explain_cut_logs(p.timeline, ranges_of(explained), p.settings.started_ms)
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
+    explained = _with_findings(explained, [one for one in findings if one.rule == committed_absent.name])
     is_judged = is_internal(p.topic) or p.context.height > 0
-    return [one for one in explained if one.is_known] if is_judged else explained
+    return [one for one in explained if one.is_known or one.findings] if is_judged else explained
+
+
+def _with_findings(explained: list[Explained], findings: list[Finding]) -> list[Explained]:
+    """The explanations, each with the findings on committed records in its range; the first one that has a finding."""
+    of_range: dict[int, list[Finding]] = {}
+    for finding in findings:
+        lost = LostRange.of(finding)
+        ranges = enumerate(one.truncated for one in explained)
+        number = next(number for number, truncated in ranges if truncated is not None and truncated.overlaps(lost))
+        of_range.setdefault(number, []).append(finding)
+    return [
+        replace(one, findings=tuple(finding.id for finding in own), sentence=own[0].sentence, event="")
+        if (own := of_range.get(number))
+        else one
+        for number, one in enumerate(explained)
+    ]
 
 
 def ranges_of(explained: Iterable[Explained]) -> list[OffsetRange]:
@@ -61,15 +79,19 @@ def ranges_of(explained: Iterable[Explained]) -> list[OffsetRange]:
 
 def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
     # The longest first, as an incident of several is named by its first.
-    for (first, end), alike in sorted(_cuts(timeline, started).items(), key=lambda cut: cut[0][0] - cut[0][1]):
+    for first, end, alike in removals(timeline):
         written = _written(timeline, first, end - 1, alike[0])
-        epoch = _replaced_by_older(timeline, alike[0], end).get(first)
+        epoch = replaced_by_older(timeline, alike[0], end).get(first)
         lost = _lost_records(timeline, first, end, written, epoch)
         who = brokers(sorted({cut.broker for cut in alike}))
         event = f"{who} truncated {span(first, end - 1)} of {lost.name}"
         explained = _explain(timeline, lost, event, _reason_of_truncation(timeline, alike[0]))
-        when = "" if explained.is_known else _at(alike[0], started)  # the facts of a known cause date it
-        yield replace(explained, sentence=explained.sentence + when, cuts=tuple(cut.fact for cut in alike))
+        explained = replace(explained, cuts=tuple(cut.fact for cut in alike))
+        if explained.is_known:  # its facts date it
+            marks = [mark for cut in alike if (mark := high_watermark_before(timeline, cut)) and mark.offset > first]
+            yield replace(explained, chain=tuple(ordered([*explained.chain, *(mark.fact for mark in marks)])))
+        else:
+            yield replace(explained, sentence=explained.sentence + _at(alike[0], started))
 
 
 def _at(cut: LogEnd, started: int | None) -> str:
@@ -254,118 +276,6 @@ def _shows_removal(timeline: Timeline, broker: str, term: Term) -> bool:
     newest = batches.group_by("snapshot").agg(pl.col("leader_epoch").max(), pl.col("last_offset").max())
     old = newest.filter(pl.col("leader_epoch").fill_null(-1) < term.epoch)
     return logs.last in old["snapshot"] or bool((old["last_offset"] >= (term.start or 0)).any())
-
-
-def _cuts(timeline: Timeline, started: int | None) -> dict[tuple[int, int], list[LogEnd]]:
-    """The truncations of each range of offsets that removed records for good: first offset and end.
-
-    `started` is the start of the run, ms since the epoch.
-    """
-    cuts: dict[tuple[int, int], list[LogEnd]] = {}
-    recorded = [end for end in dated(timeline.ends) if end.kind == "truncated" and not end.is_noop]
-    for cut in [*recorded, *_implied_truncations(timeline)]:
-        known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)
-        before = [one for one in known if one.end > cut.end and (one.kind == "loaded" or _led(timeline, one))]
-        for one in before[-1:]:
-            end, held_ms = one.end, None if started is None else started + one.when // MS
-            later = _starts_after(timeline, cut.broker, one.when)
-            removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
-            firsts = [*([] if removed is None else [removed]), *_replaced_by_older(timeline, cut, end)]
-            if firsts:
-                cuts.setdefault((min(firsts), end), []).append(cut)
-    return cuts
-
-
-def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
-    """The truncations that follow from state-change.log, where the server.log that would have them is missing.
-
-    A replica that begins to follow in an epoch, and has no records of it, truncates its log to the epoch's start.
-    """
-    for followed in dated(timeline.ends):
-        epoch, broker = followed.fact.epoch, followed.broker
-        term = timeline.terms.get(-1 if epoch is None else epoch)
-        if followed.kind != "followed" or term is None or term.start is None or term.has_conflict:
-            continue
-        if followed.end <= term.start:  # as of most lines: the lists below cost more
-            continue
-        led = [later for later in timeline.terms_after(term.epoch - 1) if later.leader == broker]
-        before = timeline.dated_ends(broker, "followed", until=followed.when - 1)
-        had_records = bool(led) or any((one.fact.epoch or 0) >= term.epoch for one in before)
-        is_recorded = bool(timeline.dated_ends(broker, "truncated", since=followed.when - SECOND))
-        if not had_records and not is_recorded:
-            yield replace(followed, end=term.start, kind="truncated")
-
-
-def _replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, int]:
-    """The truncated offsets at which epochs began that the broker led, if older records are there now -> the epoch.
-
-    An unclean election of a broker that never had them brings such records back.
-    """
-    logs = timeline.replica_logs
-    last = logs.batches.filter(logs.is_of_leader)
-    terms = [t for t in timeline.terms.values() if t.leader == cut.broker and not t.has_conflict]
-    led = [(t.start, t.epoch) for t in dated(terms, until=cut.when) if t.start is not None and cut.end <= t.start < end]
-
-    def has_older(start: int, epoch: int) -> bool:
-        holds = pl.lit(start).is_between("base_offset", "last_offset") & (pl.col("leader_epoch") < epoch)
-        return last.filter(holds).height > 0
-
-    return {start: epoch for start, epoch in led if has_older(start, epoch)}
-
-
-def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
-    """The starts of the epochs after those that a broker led or followed before a time; empty if none is known."""
-    own = [end.fact.epoch for end in timeline.dated_ends(broker, "followed", until=at - 1)]
-    own += [term.epoch for term in dated(timeline.led_terms, until=at - 1) if term.leader == broker]
-    last = max((epoch for epoch in own if epoch is not None), default=None)
-    return [] if last is None else [term.start for term in timeline.terms_after(last) if term.start is not None]
-
-
-def _led(timeline: Timeline, followed: LogEnd) -> bool:
-    """Whether a broker that began to follow led before: what another follower truncates then is in its log, too."""
-    epoch, broker = followed.fact.epoch or 0, followed.broker
-    led = [term.epoch for term in timeline.terms.values() if term.leader == broker and term.epoch < epoch]
-    before = [end.fact.epoch or 0 for end in timeline.ends_of(broker, "followed")]
-    return bool(led) and not any(led[-1] < one < epoch for one in before)
-
-
-def first_removed(
-    logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None, later: Iterable[int] = ()
-) -> int | None:
-    """The first offset of a truncated range at which the last logs have no record, or another one.
-
-    None if there is none: then the follower fetched the same records again. Another record has a leader epoch that
-    begins within the range; before format v2 it was created after the follower had held all truncated ones (`held_ms`,
-    ms since the epoch; None: not known). What was deleted since began where the brokers report that later epochs did
-    (`later`). Without logs it is the first offset.
-    """
-    own = logs.batches.filter(logs.is_of_leader)
-    last = own if len(own) else logs.batches.filter(snapshot=logs.last)
-    if not len(last):
-        return None if logs.held else start
-    # Compaction removes an epoch's first batches; leader-epoch-checkpoint keeps its start.
-    starts = logs.epochs.filter(snapshot=logs.last).select("leader_epoch", base_offset="start_offset")
-    begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
-    begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
-    log_start = least(logs.extents.filter(snapshot=logs.last)["deleted_below"], 0)
-    certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
-    log_end = last.select(pl.col("last_offset").max() + 1).item()
-    # If a leader's first epochs were deleted, it lets followers truncate above the start of a later epoch.
-    deleted = [max(offset, start) for offset in later if max(offset, start) < log_start]
-    removed = [*certain, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
-    return min((offset for offset in removed if start <= offset < end), default=None)
-
-
-def _created_later(batches: pl.DataFrame, start: int, time: int | None) -> list[int]:
-    """The offsets of batches before format v2 with records that were created after a time (ms).
-
-    Empty if those before the offset `start` were, too: then the producers' clocks are ahead.
-    """
-    if time is None:
-        return []
-    later = batches.filter(pl.col("leader_epoch").is_null(), pl.col("max_timestamp") > time + SECOND // MS)
-    offsets = later["base_offset"].to_list()
-    return [] if any(offset < start for offset in offsets) else offsets
 
 
 def _reason_of_truncation(timeline: Timeline, cut: LogEnd) -> str:

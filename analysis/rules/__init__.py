@@ -12,6 +12,7 @@ from ...histories.errors import UsageError, unknown_name
 from ..transactions.consistency_models import STRONGEST
 from . import (
     commit_regression,
+    committed_loss,
     committed_offsets,
     consumer_loss,
     cycles,
@@ -64,6 +65,7 @@ RULES: dict[str, Rule] = {
         membership.commit_fenced,
         replica_divergence.replica_divergence,
         replica_absent.acknowledged_absent,
+        committed_loss.committed_absent,
         log_order.epoch_order,
         log_order.checkpoint_order,
         log_order.log_corruption,

@@ -207,7 +207,8 @@ HEADINGS = {
 }
 
 
-BROKER_COUNTS = frozenset({"logs", "batches", "transactional batches", "checkpoints"})  # counts of brokers' files
+# Counts of brokers' files.
+BROKER_COUNTS = frozenset({"logs", "batches", "transactional batches", "checkpoints", "removals"})
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ NO_FIGURES: Record = {"bins": None, "replicas": None}
 # Counts that are 0.
 ABSENT = (
     *("transactions", "synthetic", "resolved"),
-    *("logs", "batches", "checkpoints", "transactional batches", "kept records"),
+    *("logs", "batches", "checkpoints", "transactional batches", "kept records", "removals"),
 )
 
 

@@ -19,7 +19,7 @@ from ...models.internal_topics import METADATA_TOPIC
 from ..replicas.leaders import epochs_with_two_leaders, formatting_record, longest_copy
 from ..replicas.replica_logs import in_snapshot
 from ..wording import nodes_of
-from .changes import BrokerEvent, LogEnd, Move
+from .changes import BrokerEvent, HighWatermark, LogEnd, Move
 from .electable_replicas import add_electable_replicas
 from .facts import RESTART, Dated, Fact, fact_of
 from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, fault_kind
@@ -51,8 +51,11 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     rows = log_events.filter(~pl.col("kind").is_in(left_out)).rows(named=True)
     rows += (start for start in process_starts(log_events) if start["kind"] == "configured")
     for row in sorted(rows, key=partial(_time_and_line, builder.clocks)):
+        fields = json.loads(row["fields"])
         if handler := HANDLERS.get(row["kind"]):
-            handler(builder, row, json.loads(row["fields"]))
+            handler(builder, row, fields)
+        if fields.get("high_watermark") is not None:
+            builder.high_watermarks.append(_high_watermark(builder, row, fields["high_watermark"]))
     _from_files(builder)
     _from_faults(builder)
     if version is not None:
@@ -68,6 +71,14 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     builder.events.sort(key=_undated_last)
     builder.moves.sort(key=_undated_last)
     return builder
+
+
+def _high_watermark(builder: Builder, row: dict[str, Any], offset: int) -> HighWatermark:
+    """The high watermark in a line of a broker: one that loads a log, begins to lead or to follow, or truncates."""
+    broker, name, time = row["broker"], builder.replica_logs.name, builder.at(row["time"], row["broker"])
+    text = f"broker {broker}'s high watermark of {name} was {offset}"
+    about = {"partition": name, "broker": broker, "offset": offset}
+    return HighWatermark(Fact(text, "high-watermark", time, row["file"], row["line"], **about), broker, offset)
 
 
 def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bool, int, bool, int]:

@@ -36,6 +36,14 @@ class LogEnd(_Change):
 
 
 @dataclass(frozen=True)
+class HighWatermark(_Change):
+    """The high watermark of a broker as it logs it: that of its last checkpoint, or a later one."""
+
+    broker: str
+    offset: int
+
+
+@dataclass(frozen=True)
 class BrokerEvent(_Change):
     """A broker died, started or was unfenced."""
 

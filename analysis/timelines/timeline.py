@@ -9,7 +9,7 @@ from typing import Any
 from ...histories.evidence.clock import Clock, Fault
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..replicas.replica_logs import ReplicaLogs
-from .changes import BrokerEvent, Deletion, IsrReport, LogEnd, Move, Setting
+from .changes import BrokerEvent, Deletion, HighWatermark, IsrReport, LogEnd, Move, Setting
 from .facts import MS, SECOND, Fact, dated, is_end_of_process
 from .terms import Term
 
@@ -33,6 +33,7 @@ class Timeline:
     settings: list[Setting] = field(default_factory=list)  # of the topic, as the metadata log sets them
     terms: dict[int, Term] = field(default_factory=dict)
     ends: list[LogEnd] = field(default_factory=list)
+    high_watermarks: list[HighWatermark] = field(default_factory=list)  # as brokers log them
     events: list[BrokerEvent] = field(default_factory=list)
     isr_reports: list[Fact] = field(default_factory=list)  # facts with `isr`
     overruled: list[Fact] = field(default_factory=list)  # reports of the ISR by leaders that had been replaced

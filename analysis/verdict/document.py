@@ -27,7 +27,7 @@ DATA_OF_ROLES = {
     "producer+consumer": (*_OF_PRODUCERS, *_OF_CONSUMERS),
 }
 NO_CLIENTS = (
-    "no client history: acknowledged writes are not known, so losses cannot be found; the acknowledgements in an"
+    "no client history: acknowledged writes are not known, so lost ones cannot be named; the acknowledgements in an"
     " application's log would show them (docs/format.md)"
 )
 

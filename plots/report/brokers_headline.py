@@ -1,4 +1,4 @@
-"""The headline of a run that has brokers' files, and no client history."""
+"""The headline and the impact of a run that has brokers' files, and no client history."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from ...analysis.causes.cases import offset_count
 from ...analysis.incidents.incident import Explained
 from ...analysis.incidents.truncations import is_election, ranges_of
-from ...analysis.wording import plural
+from ...analysis.rules.committed_loss import committed_absent
+from ...analysis.wording import plural, some
 
 
 def broken_rules(verdict: dict[str, Any]) -> list[str]:
@@ -17,8 +18,12 @@ def broken_rules(verdict: dict[str, Any]) -> list[str]:
 
 def headline_of_brokers(verdict: dict[str, Any]) -> str:
     """The headline of a run without a client history."""
-    divergence = verdict["rules"].get("replica-divergence", {})
     unknown = "Without a client history it is not known which records were acknowledged."
+    if _committed_records(verdict):
+        losses = [one["headline"] for one in verdict["incidents"] if committed_absent.name in _rules_of(one)]
+        text = some(losses, separator="; ")
+        return f"{text[:1].upper()}{text[1:]}. {unknown}"
+    divergence = verdict["rules"].get("replica-divergence", {})
     if divergence.get("findings"):
         return f"Replicas hold different records at {plural(divergence['count'], 'offset')}. {unknown}"
     if broken := broken_rules(verdict):
@@ -33,6 +38,24 @@ def headline_of_brokers(verdict: dict[str, Any]) -> str:
     events = _losses_without_clients(causes)
     also = f", but {' and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
+
+
+def impact_without_clients(verdict: dict[str, Any]) -> str:
+    """What is known of the impact without a client history."""
+    if committed := _committed_records(verdict):
+        known = f"At least {committed}. Which of them clients had acknowledged or read is not known"
+        return f"{known}: no client history was given."
+    return "Not known: no client history was given."
+
+
+def _rules_of(incident: dict[str, Any]) -> list[str]:
+    return [counts["rule"] for counts in incident["rules"]]
+
+
+def _committed_records(verdict: dict[str, Any]) -> str:
+    """The number of committed records that were lost, in words; empty if none is known."""
+    counts = verdict["rules"].get(committed_absent.name, {})
+    return plural(counts["count"], "committed record") if counts.get("findings") else ""
 
 
 def _losses_without_clients(causes: list[Explained]) -> list[str]:

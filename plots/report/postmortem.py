@@ -21,7 +21,7 @@ from ...histories.references import Reference, with_links
 from .. import PLOTS, style
 from ..escaping import markdown
 from ..painting import Job, jobs_of, painted
-from .brokers_headline import broken_rules, headline_of_brokers
+from .brokers_headline import broken_rules, headline_of_brokers, impact_without_clients
 from .incidents import (
     cause_headlines,
     faults_before,
@@ -155,6 +155,7 @@ def _template_values(verdict: dict[str, Any], findings: pl.DataFrame, figures: d
         "impact_by_cause": impact_by_cause(incidents),
         "brokers_seen": bool(verdict["counts"].get("evidence files")),
         "clients_seen": bool(verdict["counts"].get("operations")),
+        "impact_without_clients": impact_without_clients(verdict),
         "undated": verdict["input"]["started_at"] is None and not verdict["counts"].get("operations"),
         "found_in": found_in(listed),
         "sign": first_sign(listed, figures),

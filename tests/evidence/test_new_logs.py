@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
-from logjudge.analysis.incidents.truncations import explain_truncations, first_removed
+from logjudge.analysis.incidents.truncations import explain_truncations
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
+from logjudge.analysis.timelines.removals import first_removed
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
 

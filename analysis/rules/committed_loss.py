@@ -1,0 +1,70 @@
+"""committed-absent: a committed record stays in the log of every later leader. Judged without a client history.
+
+A record below the high watermark is on all replicas of the ISR. Consumers may read it, and acks=all waits for no more.
+With a client history lost-write and acknowledged-absent judge the same from acknowledgements, which say more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...histories.references import REPLICATION
+from ...histories.tables import Evidence
+from ...models.internal_topics import is_internal
+from ..partitions.partition import Partition, once
+from ..timelines.facts import Fact
+from ..timelines.removals import Removal, committed_removals, lacks_high_watermark, removals
+from ..wording import brokers, span
+from .rule import Result, Rule, Unknown, finding
+
+
+@once
+def removals_without_clients(p: Partition) -> list[Removal]:
+    """The ranges that truncations removed for good, if no client of the run is recorded; none of Kafka's own topics."""
+    is_recorded = len(p.sends) or len(p.context)
+    return [] if is_recorded or p.timeline is None or is_internal(p.topic) else removals(p.timeline)
+
+
+@Rule(
+    "committed-absent",
+    group="loss",
+    summary="A committed record was truncated, and the leader lacks it",
+    source=REPLICATION,
+    needs=("removals",),
+).judged_by
+def committed_absent(p: Partition) -> Iterator[Result]:
+    """One finding for each range of adjacent offsets that a broker truncated below its high watermark.
+
+    Breach: No client is recorded, a broker truncated records below a high watermark that it had logged, and the last
+    leader's log has no record at their offsets, or others.
+    Not a breach: Truncated records above the high watermark were not committed. The broker fetched the same records
+    again. The records were below the log start, or their topic was deleted.
+    Unknown when: The broker had logged no high watermark. The topic is compacted: compaction may have removed the
+    records before.
+    """
+    if p.timeline is None:
+        return
+    removed = removals_without_clients(p)
+    for removal in removed:
+        if lacks_high_watermark(p.timeline, removal):
+            who, offsets = brokers(sorted({cut.broker for cut in removal.cuts})), span(removal.first, removal.end - 1)
+            yield Unknown(f"whether {offsets} of {p.name}, which {who} truncated, were below its high watermark")
+    for one in committed_removals(p.timeline, removed):
+        truncated, committed = span(one.removal.first, one.removal.end - 1), span(one.first, one.last)
+        if p.settings.is_compacted(p.topic):
+            yield Unknown(f"compaction may have removed {committed} of {p.name} before their truncation")
+            continue
+        which = "which" if committed == truncated else f"of which {committed}"
+        yield finding(
+            p,
+            f"broker {one.cut.broker} truncated {truncated} of {p.name}, {which} had been committed: its high watermark"
+            f" was {one.mark.offset}",
+            (one.first, one.last),
+            [_evidence(one.mark.fact), _evidence(one.cut.fact)],
+            count=one.last - one.first + 1,
+            brokers=[one.cut.broker],
+        )
+
+
+def _evidence(fact: Fact) -> Evidence:
+    return Evidence(fact.sentence, source=fact.source, line=fact.line, byte=fact.byte)

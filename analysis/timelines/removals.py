@@ -1,0 +1,194 @@
+"""Ranges of offsets that truncations removed for good, and which of their records were committed.
+
+A broker writes its high watermark where it loads a log, begins to follow, and truncates below it. A record below the
+high watermark is on all replicas of the ISR, so consumers may read it, and acks=all waits for no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import polars as pl
+
+from ..extremes import least
+from ..replicas.replica_logs import ReplicaLogs
+from .changes import HighWatermark, LogEnd
+from .facts import MS, SECOND, dated
+from .timeline import Timeline
+
+
+class Removal(NamedTuple):
+    """A range of offsets with records that a follower removed for good, and the truncations that did so."""
+
+    first: int
+    end: int  # after the last offset
+    cuts: list[LogEnd]
+
+
+class CommittedRemoval(NamedTuple):
+    """The committed records of a removal: below the high watermark that a broker had before it truncated."""
+
+    removal: Removal
+    first: int
+    last: int
+    cut: LogEnd
+    mark: HighWatermark
+
+
+def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Iterator[CommittedRemoval]:
+    """The committed records of removals, by offset, each offset once. None if the topic was deleted.
+
+    Records below a log start that was known before the truncation are left out: they had been deleted.
+    """
+    marked = [
+        CommittedRemoval(removal, max(removal.first, start), min(mark.offset, removal.end) - 1, cut, mark)
+        for removal in removals
+        for cut in removal.cuts
+        if (mark := high_watermark_before(timeline, cut)) and _is_certain(timeline, removal, cut)
+        for start in [_log_start(timeline, cut)]
+    ]
+    covered = -1
+    for one in sorted(marked, key=lambda one: (one.first, -one.last)) if not timeline.was_deleted else ():
+        first = max(one.first, covered + 1)
+        if first <= one.last:
+            covered = one.last
+            yield one._replace(first=first)
+
+
+def lacks_high_watermark(timeline: Timeline, removal: Removal) -> bool:
+    """Whether no broker that truncated the records had logged its high watermark."""
+    return all(high_watermark_before(timeline, cut) is None for cut in removal.cuts)
+
+
+def _is_certain(timeline: Timeline, removal: Removal, cut: LogEnd) -> bool:
+    """Whether the leader lacks the records: by its last log, or by the start of the epoch that the broker followed."""
+    if timeline.replica_logs.held:
+        return True
+    led = dated(timeline.led_terms, until=cut.when)
+    return bool(led) and led[-1].start is not None and led[-1].start <= removal.first
+
+
+def _log_start(timeline: Timeline, cut: LogEnd) -> int:
+    """The greatest log start that a broker reported before a truncation, or at an unknown time; 0 without any."""
+    known = [fact for fact in timeline.log_starts if fact.time is None or fact.time <= cut.when]
+    return max((fact.offset for fact in known if fact.offset is not None), default=0)
+
+
+def high_watermark_before(timeline: Timeline, cut: LogEnd) -> HighWatermark | None:
+    """The greatest high watermark that a broker reported before a truncation, since it loaded or truncated its log."""
+    changes = timeline.dated_ends(cut.broker, "loaded", "truncated", until=cut.when - 1)
+    since = max((one.when for one in changes if not one.is_noop), default=0)
+    marks = [mark for mark in timeline.high_watermarks if mark.broker == cut.broker]
+    return max(dated(marks, since - 1, cut.when), key=lambda mark: mark.offset, default=None)
+
+
+def removals(timeline: Timeline) -> list[Removal]:
+    """The ranges with records that truncations removed for good, the longest first."""
+    cuts: dict[tuple[int, int], list[LogEnd]] = {}
+    recorded = [end for end in dated(timeline.ends) if end.kind == "truncated" and not end.is_noop]
+    for cut in [*recorded, *_implied_truncations(timeline)]:
+        known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)
+        before = [one for one in known if one.end > cut.end and (one.kind == "loaded" or _led(timeline, one))]
+        for one in before[-1:]:
+            end, held_ms = one.end, None if timeline.started is None else timeline.started + one.when // MS
+            later = _starts_after(timeline, cut.broker, one.when)
+            removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
+            firsts = [*([] if removed is None else [removed]), *replaced_by_older(timeline, cut, end)]
+            if firsts:
+                cuts.setdefault((min(firsts), end), []).append(cut)
+    found = [Removal(first, end, alike) for (first, end), alike in cuts.items()]
+    return sorted(found, key=lambda one: one.first - one.end)
+
+
+def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
+    """The truncations that follow from state-change.log, where the server.log that would have them is missing.
+
+    A replica that begins to follow in an epoch, and has no records of it, truncates its log to the epoch's start.
+    """
+    for followed in dated(timeline.ends):
+        epoch, broker = followed.fact.epoch, followed.broker
+        term = timeline.terms.get(-1 if epoch is None else epoch)
+        if followed.kind != "followed" or term is None or term.start is None or term.has_conflict:
+            continue
+        if followed.end <= term.start:  # as of most lines: the lists below cost more
+            continue
+        led = [later for later in timeline.terms_after(term.epoch - 1) if later.leader == broker]
+        before = timeline.dated_ends(broker, "followed", until=followed.when - 1)
+        had_records = bool(led) or any((one.fact.epoch or 0) >= term.epoch for one in before)
+        is_recorded = bool(timeline.dated_ends(broker, "truncated", since=followed.when - SECOND))
+        if not had_records and not is_recorded:
+            yield replace(followed, end=term.start, kind="truncated")
+
+
+def replaced_by_older(timeline: Timeline, cut: LogEnd, end: int) -> dict[int, int]:
+    """The truncated offsets at which epochs began that the broker led, if older records are there now -> the epoch.
+
+    An unclean election of a broker that never had them brings such records back.
+    """
+    logs = timeline.replica_logs
+    last = logs.batches.filter(logs.is_of_leader)
+    terms = [t for t in timeline.terms.values() if t.leader == cut.broker and not t.has_conflict]
+    led = [(t.start, t.epoch) for t in dated(terms, until=cut.when) if t.start is not None and cut.end <= t.start < end]
+
+    def has_older(start: int, epoch: int) -> bool:
+        holds = pl.lit(start).is_between("base_offset", "last_offset") & (pl.col("leader_epoch") < epoch)
+        return last.filter(holds).height > 0
+
+    return {start: epoch for start, epoch in led if has_older(start, epoch)}
+
+
+def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
+    """The starts of the epochs after those that a broker led or followed before a time; empty if none is known."""
+    own = [end.fact.epoch for end in timeline.dated_ends(broker, "followed", until=at - 1)]
+    own += [term.epoch for term in dated(timeline.led_terms, until=at - 1) if term.leader == broker]
+    last = max((epoch for epoch in own if epoch is not None), default=None)
+    return [] if last is None else [term.start for term in timeline.terms_after(last) if term.start is not None]
+
+
+def _led(timeline: Timeline, followed: LogEnd) -> bool:
+    """Whether a broker that began to follow led before: what another follower truncates then is in its log, too."""
+    epoch, broker = followed.fact.epoch or 0, followed.broker
+    led = [term.epoch for term in timeline.terms.values() if term.leader == broker and term.epoch < epoch]
+    before = [end.fact.epoch or 0 for end in timeline.ends_of(broker, "followed")]
+    return bool(led) and not any(led[-1] < one < epoch for one in before)
+
+
+def first_removed(
+    logs: ReplicaLogs, start: int, end: int, held_ms: int | None = None, later: Iterable[int] = ()
+) -> int | None:
+    """The first offset of a truncated range at which the last logs have no record, or another one.
+
+    None if there is none: then the follower fetched the same records again. Another record has a leader epoch that
+    begins within the range; before format v2 it was created after the follower had held all truncated ones (`held_ms`,
+    ms since the epoch; None: not known). What was deleted since began where the brokers report that later epochs did
+    (`later`). Without logs it is the first offset.
+    """
+    own = logs.batches.filter(logs.is_of_leader)
+    last = own if len(own) else logs.batches.filter(snapshot=logs.last)
+    if not len(last):
+        return None if logs.held else start
+    # Compaction removes an epoch's first batches; leader-epoch-checkpoint keeps its start.
+    starts = logs.epochs.filter(snapshot=logs.last).select("leader_epoch", base_offset="start_offset")
+    begun = pl.concat([last.select("leader_epoch", "base_offset"), starts], how="vertical_relaxed")
+    begun = begun.group_by("leader_epoch").agg(pl.col("base_offset").min()).drop_nulls()
+    log_start = least(logs.extents.filter(snapshot=logs.last)["deleted_below"], 0)
+    certain = begun.filter((pl.col("base_offset") > log_start) | pl.lit(log_start == 0))["base_offset"]
+    log_end = last.select(pl.col("last_offset").max() + 1).item()
+    # If a leader's first epochs were deleted, it lets followers truncate above the start of a later epoch.
+    deleted = [max(offset, start) for offset in later if max(offset, start) < log_start]
+    removed = [*certain, *deleted, max(log_end, start), *_created_later(last, start, held_ms)]
+    return min((offset for offset in removed if start <= offset < end), default=None)
+
+
+def _created_later(batches: pl.DataFrame, start: int, time: int | None) -> list[int]:
+    """The offsets of batches before format v2 with records that were created after a time (ms).
+
+    Empty if those before the offset `start` were, too: then the producers' clocks are ahead.
+    """
+    if time is None:
+        return []
+    later = batches.filter(pl.col("leader_epoch").is_null(), pl.col("max_timestamp") > time + SECOND // MS)
+    offsets = later["base_offset"].to_list()
+    return [] if any(offset < start for offset in offsets) else offsets

@@ -1,0 +1,151 @@
+"""committed-absent: without a client history, a high watermark in a broker's log shows that truncated records had been
+committed.
+"""
+
+# A log line stands on one line, as brokers write it.
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import logjudge
+import polars as pl
+import pytest
+from command_line import invoke
+from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.rules.committed_loss import committed_absent
+from logjudge.analysis.rules.rule import Judgement
+from logjudge.histories.settings import Settings
+from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
+
+from .replica_texts import epochs, logs
+from .timelines import AFTER, CUT, LOADED, UNCLEAN, server_log, timeline
+
+Unpack = Callable[[str], Path]
+MARK = "INFO [Partition orders-0 broker=1] Log loaded for partition orders-0 with initial high watermark %d (kafka.cluster.Partition)"
+START = "INFO [Log partition=orders-0, dir=/d] Incremented log start offset to %d due to client delete records request (kafka.log.Log)"
+LINES = ((8, LOADED % 40), (8, MARK % 30), (9, CUT % 1))  # broker 1 had offsets 1 to 39, and truncates them
+
+
+def judged(*lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders") -> Judgement:
+    """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1."""
+    found = timeline(AFTER if tables is None else tables, meta=UNCLEAN, events=[server_log("1", *lines)])
+    settings = Settings(config={"topics": {topic: {"cleanup.policy": policy}}})
+    frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
+    about = {} if context is None else {"context": context}
+    p = Partition(topic, 0, settings, *frames, replica_logs=found.replica_logs, timeline=found, **about)
+    return committed_absent.judges["native"](p)
+
+
+def offsets(judgement: Judgement) -> list[tuple[int | None, int | None, int]]:
+    return [(one.first_offset, one.last_offset, one.count) for one in judgement.findings]
+
+
+def test_what_was_truncated_below_the_high_watermark_had_been_committed() -> None:
+    found = judged(*LINES)
+    assert offsets(found) == [(1, 29, 29)]
+    [finding] = found.findings
+    assert finding.sentence == (
+        "broker 1 truncated offsets 1 to 39 of orders-0, of which offsets 1 to 29 had been committed: its high"
+        " watermark was 30"
+    )
+    assert [(one.source, one.line) for one in finding.evidence] == [
+        ("brokers/1/server.log", 2),
+        ("brokers/1/server.log", 3),
+    ]
+    assert not found.unknowns
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (((8, LOADED % 40), (8, MARK % 40), (9, CUT % 1)), [(1, 39, 39)]),
+        (((8, LOADED % 40), (8, MARK % 1), (9, CUT % 1)), []),  # nothing of it was committed
+        (((8, LOADED % 40), (8, MARK % 30), (8, START % 20), (9, CUT % 1)), [(20, 29, 10)]),  # deleted below
+        (((8, LOADED % 40), (8, MARK % 30), (9, CUT % 1), (10, START % 20)), [(1, 29, 29)]),  # deleted later
+        # The second high watermark is that of the second truncation. Each offset counts once.
+        (
+            ((3, LOADED % 90), (3, MARK % 90), (4, CUT % 5), (8, LOADED % 40), (8, MARK % 30), (9, CUT % 1)),
+            [(1, 29, 29), (30, 89, 60)],
+        ),
+        (((7, MARK % 99), (8, LOADED % 40), (8, MARK % 30), (9, CUT % 1)), [(1, 29, 29)]),
+        (((8, LOADED % 40), (9, CUT % 1), (10, MARK % 30)), []),  # the line is from after the truncation
+    ],
+)
+def test_the_high_watermark_is_that_of_the_truncated_log(lines, expected) -> None:
+    assert offsets(judged(*lines)) == expected
+
+
+def test_records_that_the_broker_fetched_again_are_not_lost() -> None:
+    """The log at the end has them all, in the epoch in which the broker had them."""
+    tables = {**logs("1: " + " ".join(f"{n}a" for n in range(40)) + "\n2: " + " ".join(f"{n}a" for n in range(40)))}
+    assert judged(*LINES, tables={**tables, "epochs": epochs(("2", 0, 0))}) == Judgement()
+
+
+def test_without_a_high_watermark_the_rule_is_unknown() -> None:
+    found = judged((8, LOADED % 40), (9, CUT % 1))
+    assert found.unknowns == (
+        "whether offsets 1 to 39 of orders-0, which broker 1 truncated, were below its high watermark",
+    )
+
+
+def test_on_a_compacted_topic_it_is_unknown() -> None:
+    found = judged(*LINES, policy="compact")
+    assert (offsets(found), found.unknowns) == (
+        [],
+        ("compaction may have removed offsets 1 to 29 of orders-0 before their truncation",),
+    )
+
+
+def test_with_clients_and_for_kafkas_own_topics_other_rules_judge() -> None:
+    some = complete(pl.DataFrame({"kind": ["subscribe"], "process": ["c0"]}), CONTEXT)
+    assert judged(*LINES, context=some) == Judgement()
+    assert judged(*LINES, topic="__consumer_offsets") == Judgement()
+
+
+def test_without_a_log_the_start_of_the_next_epoch_shows_that_the_leader_lacked_them() -> None:
+    nothing = {"epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    assert offsets(judged(*LINES, tables=nothing)) == [(1, 29, 29)]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("name", "committed"),
+    [("unclean-election-a", 733), ("unclean-election-m", 502), ("acks1-failover-a", 0), ("clean-a", 0)],
+)
+@pytest.mark.parametrize("has_settings", [True, False])
+def test_all_committed_records_of_a_real_run_are_lost_ones(
+    unpacked: Unpack, tmp_path: Path, name: str, committed: int, has_settings: bool
+) -> None:
+    """The clients' history of the same run has at least these lost writes."""
+    run = unpacked(name)
+    whole = logjudge.check(run)
+    shutil.copytree(run / "brokers", tmp_path / "run" / "brokers")
+    if has_settings:
+        about = json.loads((run / "run.json").read_text())
+        about.pop("final", None)
+        (tmp_path / "run" / "run.json").write_text(json.dumps(about))
+    alone = logjudge.check(tmp_path / "run")
+    ranges = {kind: set() for kind in ("lost-write", "committed-absent")}
+    for result in (whole, alone):
+        for row in result.findings.filter(pl.col("rule").is_in([*ranges])).iter_rows(named=True):
+            ranges[row["rule"]] |= {(row["partition"], at) for at in range(row["first_offset"], row["last_offset"] + 1)}
+    assert len(ranges["committed-absent"]) == committed
+    assert ranges["committed-absent"] <= ranges["lost-write"]
+    assert alone.verdict == ("invalid" if committed else "unknown")
+    assert alone.headline.startswith(f"At least {committed} committed records were lost: orders-0") == bool(committed)
+    causes = {one["cause"] for one in alone.incidents if one["severity"] == "violation"}
+    assert causes == ({"unclean-election"} if committed else set())
+
+
+def test_explain_names_the_range_and_the_cause(unpacked: Unpack, tmp_path: Path) -> None:
+    shutil.copytree(unpacked("unclean-election-a") / "brokers", tmp_path / "run" / "brokers")
+    explained = " ".join(invoke("explain", tmp_path / "run", "orders-0@300").output.split())
+    assert (
+        "Cause: unclean-election, at least 361 committed records were lost: orders-0 at offsets 255 to 615 1."
+        in explained
+    )
