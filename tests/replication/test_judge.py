@@ -93,6 +93,20 @@ def test_each_of_two_unclean_elections_is_named_for_the_records_that_it_lost(tmp
     assert (lost_by[3, 9], lost_by[3, 11]) == (5, 6)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", [9, 67, 70105, 107043, 842141, WIDE + 3038, WIDE + 970001])
+def test_without_clients_the_committed_losses_are_those_of_the_ledger(seed: int, tmp_path: Path) -> None:
+    cluster = write_bundle(scenario(seed), tmp_path / "run").cluster
+    breaches = [one for one in cluster.ledger.breaches if one.invariant == "no-committed-loss"]
+    lost = {(one.partition, offset) for one in breaches for offset in range(one.base, one.end)}
+    (tmp_path / "run" / "history.jsonl").unlink()
+    found = judge_run(open_run(tmp_path / "run")).findings().filter(rule="committed-absent")
+    rows = found.select("partition", "first_offset", "last_offset").iter_rows()
+    judged = {(partition, offset) for partition, first, last in rows for offset in range(first, last + 1)}
+    assert judged
+    assert judged <= lost
+
+
 @pytest.mark.parametrize(("name", "found"), [("zombie-controller", [["1", "2"]]), ("zombie-controller-fenced", [])])
 def test_two_leaders_of_one_leader_epoch_are_found(name: str, found: list[list[str]], tmp_path: Path) -> None:
     results = judge_run(open_run(write_bundle(load(name), tmp_path / name).folder))
