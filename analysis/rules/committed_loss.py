@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from ...histories.references import REPLICATION
 from ...histories.tables import Evidence
 from ...models.internal_topics import is_internal
 from ..partitions.partition import Partition, once
+from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
-from ..timelines.removals import Removal, committed_removals, lacks_high_watermark, removals
+from ..timelines.removals import CommittedRemoval, Removal, committed_removals, lacks_high_watermark, removals
 from ..wording import brokers, span
 from .rule import Result, Rule, Unknown, finding
 
@@ -31,6 +34,7 @@ def removals_without_clients(p: Partition) -> list[Removal]:
     summary="A committed record was truncated, and the leader lacks it",
     source=REPLICATION,
     needs=("removals",),
+    values_are_records=True,
 ).judged_by
 def committed_absent(p: Partition) -> Iterator[Result]:
     """One finding for each range of adjacent offsets that a broker truncated below its high watermark.
@@ -62,8 +66,17 @@ def committed_absent(p: Partition) -> Iterator[Result]:
             (one.first, one.last),
             [_evidence(one.mark.fact), _evidence(one.cut.fact)],
             count=one.last - one.first + 1,
+            values=_values(p.timeline.replica_logs, one),
             brokers=[one.cut.broker],
         )
+
+
+def _values(logs: ReplicaLogs, lost: CommittedRemoval) -> list[str]:
+    """The values of the lost records that an earlier copy of the broker's log has, and the last logs have no more."""
+    is_lost = pl.col("offset").is_between(lost.first, lost.last) & pl.col("control").is_null()
+    earlier = logs.records.filter(is_lost, pl.col("snapshot") != logs.last, broker=lost.cut.broker)
+    gone = earlier.join(logs.last_records, on=["offset", "value"], how="anti", nulls_equal=True)
+    return gone.unique("offset").sort("offset")["value"].drop_nulls().to_list()
 
 
 def _evidence(fact: Fact) -> Evidence:

@@ -149,3 +149,18 @@ def test_explain_names_the_range_and_the_cause(unpacked: Unpack, tmp_path: Path)
         "Cause: unclean-election, at least 361 committed records were lost: orders-0 at offsets 255 to 615 1."
         in explained
     )
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_an_earlier_copy_of_the_log_has_their_values(unpacked: Unpack, tmp_path: Path, has_copy: bool) -> None:
+    run = unpacked("unclean-election-m")
+    for name in ("brokers", *["snapshots"] * has_copy):
+        shutil.copytree(run / name, tmp_path / "run" / name)
+    lost = {value for values in logjudge.check(run).findings.filter(rule="lost-write")["values"] for value in values}
+    invoke("check", tmp_path / "run", "--engine", "local", "--no-plots", "--out", tmp_path / "out")
+    printed = invoke("values", tmp_path / "out", "committed-absent")
+    values = {line.partition("\t")[2] for line in printed.stdout.splitlines()}
+    assert (len(values), values <= lost) == (502 if has_copy else 0, True)
+    assert printed.stderr == ("" if has_copy else "no collected file has the values of committed-absent\n")
+    hint = f"; committed-absent is broken: `logjudge values {tmp_path / 'out'} committed-absent`"
+    assert invoke("values", tmp_path / "out").stderr == f"no breach of lost-write was found{hint}\n"
