@@ -28,7 +28,6 @@ def command(folder: Path, rule: str) -> None:
     DIR is a folder that `logjudge check` wrote. Without a client history committed-absent has the lost values that an
     earlier copy of a log has, and replica-divergence those that other records replaced.
     """
-    import polars as pl
 
     if rule not in _rules():
         raise unknown_name("rule", rule, _rules(), "`logjudge rules`")
