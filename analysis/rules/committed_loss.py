@@ -16,7 +16,7 @@ from ...models.internal_topics import is_internal
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
-from ..timelines.removals import CommittedRemoval, Removal, committed_removals, lacks_high_watermark, removals
+from ..timelines.removals import CommittedRemoval, Removal, committed_removals, may_have_been_committed, removals
 from ..wording import brokers, span
 from .rule import Result, Rule, Unknown, finding
 
@@ -41,18 +41,18 @@ def committed_absent(p: Partition) -> Iterator[Result]:
 
     Breach: No client is recorded, a broker truncated records below a high watermark that it had logged, and the last
     leader's log has no record at their offsets, or others.
-    Not a breach: Truncated records above the high watermark were not committed. The broker fetched the same records
-    again. The records were below the log start, or their topic was deleted.
-    Unknown when: The broker had logged no high watermark. The topic is compacted: compaction may have removed the
-    records before.
+    Not a breach: All leaders were elected from the ISR, so that what followers truncated had not been committed. The
+    broker fetched the same records again. The records were below the log start, or their topic was deleted.
+    Unknown when: No high watermark in the broker's log is above the records, and a leader may have been elected from
+    outside of the ISR. The topic is compacted: compaction may have removed the records before.
     """
     if p.timeline is None:
         return
     removed = removals_without_clients(p)
     for removal in removed:
-        if lacks_high_watermark(p.timeline, removal):
+        if may_have_been_committed(p.timeline, removal):
             who, offsets = brokers(sorted({cut.broker for cut in removal.cuts})), span(removal.first, removal.end - 1)
-            yield Unknown(f"whether {offsets} of {p.name}, which {who} truncated, were below its high watermark")
+            yield Unknown(f"whether {offsets} of {p.name}, which {who} truncated, had been committed")
     for one in committed_removals(p.timeline, removed):
         truncated, committed = span(one.removal.first, one.removal.end - 1), span(one.first, one.last)
         if p.settings.is_compacted(p.topic):

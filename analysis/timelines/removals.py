@@ -46,7 +46,7 @@ def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Itera
         CommittedRemoval(removal, max(removal.first, start), min(mark.offset, removal.end) - 1, cut, mark)
         for removal in removals
         for cut in removal.cuts
-        if (mark := high_watermark_before(timeline, cut)) and _is_certain(timeline, removal, cut)
+        if (mark := _certain_mark(timeline, removal, cut))
         for start in [_log_start(timeline, cut)]
     ]
     covered = -1
@@ -57,17 +57,29 @@ def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Itera
             yield one._replace(first=first)
 
 
-def lacks_high_watermark(timeline: Timeline, removal: Removal) -> bool:
-    """Whether no broker that truncated the records had logged its high watermark."""
-    return all(high_watermark_before(timeline, cut) is None for cut in removal.cuts)
+def may_have_been_committed(timeline: Timeline, removal: Removal) -> bool:
+    """Whether nothing shows that records of a removal had been committed, or that none had.
+
+    A high watermark in a log lags, so that records above it may have been committed, too. An election from the ISR
+    takes no committed records, as followers truncate by leader epochs (KIP-101).
+    """
+    marks = [mark for cut in removal.cuts if (mark := _certain_mark(timeline, removal, cut))]
+    if any(mark.offset > removal.first for mark in marks):
+        return False
+    until = max(cut.when for cut in removal.cuts)
+    elected = [term for term in timeline.led_terms if term.epoch > 0 and (term.time is None or term.time <= until)]
+    were_clean = bool(elected) and all(term.elected_uncleanly is False for term in elected)
+    return not (were_clean and len(timeline.replica_logs.epochs))
 
 
-def _is_certain(timeline: Timeline, removal: Removal, cut: LogEnd) -> bool:
-    """Whether the leader lacks the records: by its last log, or by the start of the epoch that the broker followed."""
-    if timeline.replica_logs.held:
-        return True
+def _certain_mark(timeline: Timeline, removal: Removal, cut: LogEnd) -> HighWatermark | None:
+    """The high watermark before a truncation; None without one, or if the leader may have the records.
+
+    The leader lacks them by its last log, or by the start of the epoch that the broker followed.
+    """
     led = dated(timeline.led_terms, until=cut.when)
-    return bool(led) and led[-1].start is not None and led[-1].start <= removal.first
+    began_below = bool(led) and led[-1].start is not None and led[-1].start <= removal.first
+    return high_watermark_before(timeline, cut) if timeline.replica_logs.held or began_below else None
 
 
 def _log_start(timeline: Timeline, cut: LogEnd) -> int:

@@ -23,7 +23,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, CUT, LOADED, UNCLEAN, server_log, timeline
+from .timelines import AFTER, CUT, LOADED, TWO_LEADS, UNCLEAN, server_log, timeline
 
 Unpack = Callable[[str], Path]
 MARK = "INFO [Partition orders-0 broker=1] Log loaded for partition orders-0 with initial high watermark %d (kafka.cluster.Partition)"
@@ -31,9 +31,11 @@ START = "INFO [Log partition=orders-0, dir=/d] Incremented log start offset to %
 LINES = ((8, LOADED % 40), (8, MARK % 30), (9, CUT % 1))  # broker 1 had offsets 1 to 39, and truncates them
 
 
-def judged(*lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders") -> Judgement:
+def judged(
+    *lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders", meta=UNCLEAN
+) -> Judgement:
     """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1."""
-    found = timeline(AFTER if tables is None else tables, meta=UNCLEAN, events=[server_log("1", *lines)])
+    found = timeline(AFTER if tables is None else tables, meta=meta, events=[server_log("1", *lines)])
     settings = Settings(config={"topics": {topic: {"cleanup.policy": policy}}})
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     about = {} if context is None else {"context": context}
@@ -86,11 +88,25 @@ def test_records_that_the_broker_fetched_again_are_not_lost() -> None:
     assert judged(*LINES, tables={**tables, "epochs": epochs(("2", 0, 0))}) == Judgement()
 
 
-def test_without_a_high_watermark_the_rule_is_unknown() -> None:
-    found = judged((8, LOADED % 40), (9, CUT % 1))
-    assert found.unknowns == (
-        "whether offsets 1 to 39 of orders-0, which broker 1 truncated, were below its high watermark",
-    )
+WITHOUT_EPOCHS = logs("1: 0a 1x@1\n2: 0a 1x@1")
+
+
+@pytest.mark.parametrize("lines", [((8, LOADED % 40), (9, CUT % 1)), ((8, LOADED % 40), (8, MARK % 1), (9, CUT % 1))])
+@pytest.mark.parametrize(
+    ("meta", "tables", "is_unknown"),
+    [
+        (UNCLEAN, AFTER, True),  # the high watermark in the log lags
+        (TWO_LEADS, AFTER, False),  # the leader came from the ISR
+        (TWO_LEADS, WITHOUT_EPOCHS, True),  # followers may truncate to the high watermark (KIP-101)
+        (None, AFTER, True),  # it is not known whether it did
+    ],
+)
+def test_without_a_high_watermark_above_the_records_it_is_unknown_unless_all_elections_were_clean(
+    lines, meta, tables, is_unknown
+) -> None:
+    found = judged(*lines, meta=meta, tables=tables)
+    unknown = ("whether offsets 1 to 39 of orders-0, which broker 1 truncated, had been committed",)
+    assert found == Judgement(unknowns=unknown if is_unknown else ())
 
 
 def test_on_a_compacted_topic_it_is_unknown() -> None:
