@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -149,6 +149,7 @@ class LostRange(OffsetRange):
     read: int | None  # records that a consumer had read; None if not known
     first_acked: int | None = None  # ns
     last_acked: int | None = None
+    copies: Sequence[tuple[str, int]] = ()  # collected logs that still have some of them, and how many
 
     @staticmethod
     def of(finding: Finding) -> LostRange:

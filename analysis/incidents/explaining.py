@@ -15,6 +15,7 @@ from .divergences import explain_divergence, explain_split_brain, split_brain_lo
 from .incident import MAX_TEXT, Explained
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
+from .remaining_copies import remaining_copies
 from .repeats import explain_duplicate, explain_misread, explain_replaced
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
@@ -47,7 +48,7 @@ def explain(p: Partition, findings: list[Finding]) -> tuple[list[Finding], list[
                 # A consequence of a loss with the same facts shares the explanation of the loss.
                 shared.setdefault((explanation.cause, explanation.chain), shared[key])
         shared[key].findings.extend(one.findings)
-    of_findings = [*map(_explained, together)]
+    of_findings = [_explained(p, one) for one in together]
     explained = [*_unexplained_yet(explain_truncations(p, findings), of_findings), *of_findings]
     causes: dict[str, dict[str, None]] = {finding.id: {} for finding in findings}
     for name, cause in ((name, one.cause) for one in explained for name in one.findings):
@@ -62,8 +63,10 @@ def _unexplained_yet(truncations: list[Explained], of_findings: list[Explained])
     return [one for one in truncations if one.is_known or one.findings or known.isdisjoint(one.cuts)]
 
 
-def _explained(one: ExplainedFindings) -> Explained:
-    lost = one.lost.as_range() if one.lost is not None else None
+def _explained(p: Partition, one: ExplainedFindings) -> Explained:
+    lost = None
+    if one.lost is not None:
+        lost = replace(one.lost.as_range(), copies=remaining_copies(p.replica_logs, one.lost.values))
     ids = tuple(finding.id for finding in one.findings)
     return Explained(**vars(one.explanation), sentence=one.findings[0].sentence[:MAX_TEXT], findings=ids, lost=lost)
 

@@ -22,6 +22,7 @@ from ...analysis.wording import either, nodes_of, plural, some
 from ...histories.settings import UNDATED
 from ..time_axis import clock
 from .incident_times import when_of
+from .rescue import rescue_of
 
 MAX_STEPS = 40  # of an incident; verdict.json has all
 MAX_CAUSES = 3  # causes in the headlines
@@ -53,6 +54,7 @@ class RootCause:
     missing: Sequence[str]
     readings: list[RootCause]
     when: str = ""  # the time of the incident
+    rescue: str = ""  # where its lost records are
 
     @property
     def is_known(self) -> bool:
@@ -62,7 +64,8 @@ class RootCause:
 
 def root_cause_of(incident: Incident, started_at: str | None) -> RootCause:
     """The root cause of an incident, with its steps in seconds since `started_at` and as times of day."""
-    return replace(_root_cause(incident, started_at), incident=incident, when=when_of(incident, started_at))
+    when, rescue = when_of(incident, started_at), rescue_of(incident)
+    return replace(_root_cause(incident, started_at), incident=incident, when=when, rescue=rescue)
 
 
 def _root_cause(of: Explanation, started_at: str | None) -> RootCause:
