@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 LABEL = "Consumer lag"
 CAPTION = (
-    "One line per consumer: the age of the oldest acknowledged record that it has not read, the maximum over its"
-    " partitions. The plot unread shows numbers of records instead of ages. 0: the consumer is up to date. Rising line:"
-    " it receives nothing; if the line rises to the right edge, the consumer never caught up. No line: it had no"
-    " partition. Lost records are not counted."
+    "One line per consumer: the age of the oldest acknowledged record that it has neither read nor passed over, the"
+    " maximum over its partitions. The plot unread shows numbers of records instead of ages. 0: the consumer is up"
+    " to date. Rising line: it receives nothing; if the line rises to the right edge, the consumer never caught up."
+    " No line: it had no partition. Lost records are not counted."
 )
 MAX_LINES = 6
 _LINES = (style.BLUE, style.ORANGE, style.GREEN, style.PURPLE, style.SKY, style.RED)

@@ -343,7 +343,7 @@ def test_a_death_by_a_recorded_fault_is_no_moment_of_its_own() -> None:
     noticed = {**KILL, "says": "the controller noticed the failure of broker 1", "kind": "failed"}
     chain = [
         {**KILL, "says": "in other words"},
-        {**KILL, "kind": "restart"},
+        {**KILL, "kind": "started", "also": [{**KILL, "kind": "restart"}]},
         {**KILL, "says": "broker 2 was killed", "broker": "2"},
         noticed,
     ]

@@ -297,7 +297,8 @@ def _facts(known: Sequence[Incident], figures: dict[str, Any]) -> list[RankedEve
     deaths = [band for band in figures["faults"] if band["kind"] in DEATHS]
     listed = {(kind, node) for band in deaths for node in band["nodes"] for kind in (band["kind"], RESTART)}
     facts = [fact for incident in known for fact in shown_facts(incident.chain)]
-    dated = {(fact.time, fact.sentence): None for fact in facts if (fact.kind, fact.broker) not in listed}
+    shown = [one for one in facts if listed.isdisjoint((each.kind, each.broker) for each in (one, *one.also))]
+    dated = {(fact.time, fact.sentence): None for fact in shown}
     return [RankedEvent(0, time, "fact", text) for time, text in dated if time is not None]
 
 
