@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from .errors import InputError, UsageError
 from .evidence.layout import find_parts, split_part, with_headers_first
 from .evidence.log_names import ARCHIVE
-from .evidence.parts import IN_PARTITION, Part
+from .evidence.misplaced_folders import refuse_misplaced_folders
+from .evidence.parts import Part
 from .files import (
     COMPRESSION,
     PARQUET_MAGIC,
@@ -130,7 +131,7 @@ def _open_run(
         packed = _archives(path)
         raise InputError(str(path), NO_RUN, EXPECTED, f"unpack {_first_names(packed)}" if packed else "")
     if not files:
-        _refuse_misplaced_segments(path, evidence)
+        refuse_misplaced_folders(path, evidence)
     if path.is_dir() and not evidence and reader is None:
         _refuse_other_texts(path, files)
     config, config_name = _read_config(path)
@@ -235,14 +236,6 @@ def _refuse_other_folders(path: Path) -> None:
     if len(bundles) > 1:
         found = f"{len(bundles)} run bundles in it ({_first_names(bundles)})"
         raise InputError(str(path), found, "one run", f"name them all: $(dirname {path}/*/run.json)")
-
-
-def _refuse_misplaced_segments(path: Path, evidence: tuple[Part, ...]) -> None:
-    """Raises InputError if there are segments, and none of them in a partition's folder, and nothing else to judge."""
-    misplaced = [part for part in evidence if part.kind == "misplaced"]
-    if misplaced and all(part.kind in ("misplaced", "properties") for part in evidence):
-        names = _first_names([part.name for part in misplaced])
-        raise InputError(str(path), f"segments in no partition's folder ({names})", IN_PARTITION)
 
 
 def _first_names(names: Sequence[str]) -> str:

@@ -157,6 +157,17 @@ def test_a_run_with_segments_in_no_partition_s_folder_is_refused(folder, tmp_pat
         open_run(tmp_path)
 
 
+def test_topics_of_one_topic_id_are_copies_with_a_broker_s_name(unpacked, tmp_path):
+    log_dir = unpacked("unclean-election-m") / "brokers" / "2" / "data"
+    for name in ("broker1-orders-0", "broker2-orders-0"):
+        shutil.copytree(log_dir / "orders-0", tmp_path / name)
+    found = r"one topic id \(.{22}\) in folders of broker1-orders, broker2-orders, expected a folder TOPIC-PARTITION"
+    with pytest.raises(InputError, match=found):
+        open_run(tmp_path)
+    (tmp_path / "broker2-orders-0").rename(tmp_path / "broker1-orders-1")
+    assert open_run(tmp_path).evidence
+
+
 def test_an_empty_or_missing_folder_has_no_evidence(tmp_path):
     assert find_parts(tmp_path) == []
     assert find_parts(tmp_path / "none") == []
