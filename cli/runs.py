@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..analysis.verdict.assumptions import broken_assumptions
-from ..analysis.wording import clipped, printable
+from ..analysis.wording import clipped, plural, printable
 from ..histories.errors import UsageError
 from ..histories.files import is_uri, local_path
 from ..histories.output_folder import MARK, name_of
@@ -133,7 +133,14 @@ def _row(run: Judged) -> Row:
         operations=counts.get("operations", 0),
         findings=sum(rule["findings"] for rule in rules),
         assumptions=", ".join(item["name"] for item in broken),
+        causes=", ".join(_causes_of(run)),
     )
+
+
+def _causes_of(run: Judged) -> list[str]:
+    """The causes of its breaches, each once."""
+    incidents = run.report.get("incidents", ()) if run.report else ()
+    return list(dict.fromkeys(one["cause"] for one in incidents if one["severity"] == "violation"))
 
 
 def _worst_first(runs: Sequence[Judged]) -> list[Judged]:
@@ -166,6 +173,9 @@ def render(runs: Sequence[Judged], index: Path | None) -> str:
     if is_folded:
         verdict = click.style(f"{'valid':10}", fg=COLOURS["valid"])
         lines.append(f"  {verdict} {counts['valid']:,} runs, without a breach")
+    if causes := Counter(cause for run in runs for cause in _causes_of(run)):
+        found = ", ".join(f"{cause} in {plural(count, 'run')}" for cause, count in causes.most_common())
+        lines += ["", f"Causes of breaches: {found}"]
     reports = [run.report["counts"] for run in runs if run.report]
     if reports and all(counts.get("evidence files") and not counts.get("operations") for counts in reports):
         lines += [

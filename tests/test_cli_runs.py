@@ -60,6 +60,8 @@ def test_each_run_has_a_line_and_a_row_the_worst_first(tmp_path: Path) -> None:
     assert lines[-1] == f"Index of the reports: {tmp_path / 'o' / 'index.html'}"
     page = (tmp_path / "o" / "index.html").read_text()
     assert "2 acknowledged writes of 4 were lost" in page
+    assert "Causes of breaches: unknown in 1 run" in lines
+    assert page.count('<span class="faint">Cause:</span> unknown') == 1
     # A run without a verdict has no numbers.
     assert re.findall(r'class="n" data-label="(\w+)">(\d*)<', page)[2:4] == [("operations", ""), ("breaches", "")]
     assert re.findall(r'href="([^"]*)"', page) == ["bad/report.html", "good/report.html"]

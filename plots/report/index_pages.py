@@ -22,6 +22,7 @@ class Row(NamedTuple):
     operations: int
     findings: int
     assumptions: str  # the broken ones
+    causes: str = ""  # of its breaches
 
 
 def index_of(rows: Sequence[Row]) -> str:
