@@ -124,7 +124,8 @@ def timeline_of(logs: ReplicaLogs, frames: Frames, common: Common) -> Timeline:
     )
     clocks = broker_clocks(logs, frames, common, metadata, log_events)
     config, system = dict(settings.topic(logs.topic)), settings.config.get("system")
-    acks = frozenset(settings.acks(name) for name in settings.producers())
+    unrecorded = () if common.context.height else settings.producers()  # a history has the acks of its sends
+    acks = frozenset(map(settings.acks, unrecorded))
     builder = Builder(logs, clocks, common.faults, config=config, acks=acks, started=settings.started_ms)
     version = str(system["version"]) if isinstance(system, dict) and "version" in system else None
     return build_timeline(builder, metadata, log_events, version)

@@ -28,7 +28,7 @@ class Timeline:
     faults: Sequence[Fault] = ()
     fault_facts: list[Fact] = field(default_factory=list)
     config: dict[str, Any] = field(default_factory=dict)  # the topic's configuration, by Kafka's names
-    acks: frozenset[str] = frozenset()  # of the producers in run.json
+    acks: frozenset[str] = frozenset()  # of the producers in run.json, without a history
     started: int | None = None  # the start of the run, ms since the epoch
     settings: list[Setting] = field(default_factory=list)  # of the topic, as the metadata log sets them
     terms: dict[int, Term] = field(default_factory=dict)

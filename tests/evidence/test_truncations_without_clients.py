@@ -41,3 +41,17 @@ def test_acks_of_the_producers_in_run_json_explain_a_truncation(
     (tmp_path / "run.json").write_text(json.dumps({"processes": producers}))
     [incident] = check(tmp_path, engine="local").incidents
     assert incident["cause"] == cause
+
+
+def test_acks_of_recorded_producers_explain_nothing_of_a_partition_to_which_they_did_not_send(
+    unpacked: Unpack, tmp_path: Path
+) -> None:
+    shutil.copytree(unpacked("acks1-failover-a") / "brokers", tmp_path / "brokers")
+    about = {"started_at": "2026-11-21T09:00:00Z", "processes": {"p0": {"role": "producer", "acks": "1"}}}
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    send = {"process": "p0", "op": 1, "f": "send", "topic": "other", "partition": 0, "value": "a"}
+    crash = {"process": "p0", "op": 2, "f": "crash"}
+    kinds = [("invoke", send), ("ok", {**send, "offset": 0}), ("invoke", crash), ("ok", crash)]
+    events = [{"time": time, "type": kind, **event} for time, (kind, event) in enumerate(kinds)]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert check(tmp_path, engine="local").incidents == []
