@@ -85,11 +85,15 @@ def lost_write(p: Partition) -> Iterator[Result]:
     if not outcomes["lost"].any():
         return
     placed = outcomes.filter(pl.col("offset").is_not_null())
-    together = lost_runs(placed.filter("lost"), placed.filter(~pl.col("lost")), "value")
+    together = [*lost_runs(placed.filter("lost"), placed.filter(~pl.col("lost")), "value")]
     for number, event in enumerate(together, 1):
         # Severity and --allow depend on acks, so a finding has one.
         for run in adjacent_runs(event, NO_OFFSETS, "acks"):
             yield _lost_write_finding(p, run, number)
+    # The brokers' last logs lack them, wherever they were.
+    unplaced = outcomes.filter(pl.col("lost"), pl.col("offset").is_null()).sort("at", "value")
+    for run in unplaced.partition_by("acks", maintain_order=True):
+        yield _lost_write_finding(p, run, len(together) + 1)
 
 
 @lost_write.judged_in_jepsen_by
@@ -319,12 +323,14 @@ def _lost_write_finding(p: Partition, run: pl.DataFrame, event: int) -> Finding:
         lost += ", are gone" if acks else " are gone"
     evidence = [
         (f"{first['process']} sends {value}", first["invoked_at"]),
-        (f"{value} acknowledged at offset {at}", first["at"]),
+        (f"{value} acknowledged{'' if at is None else f' at offset {at}'}", first["at"]),
         (f"{value} read by {first['first_reader']}", first["first_read_at"]),
         (f"offset {at} holds {short(first['other'])} instead", first["other_at"]),
         (f"a later end offset is {first['later_end']}", first["later_end_at"]),
     ]
-    evidence += [] if one else [(f"{short(last['value'])} acknowledged at offset {last['offset']}", last["at"])]
+    if not one:
+        end = "" if last["offset"] is None else f" at offset {last['offset']}"
+        evidence.append((f"{short(last['value'])} acknowledged{end}", last["at"]))
     return finding(
         p,
         f"{lost}; {_read_before(p, run)}; {proof_of_loss(p, run)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ SENT = [("a", 0), ("b", 1), ("c", 2)]
 def judged(
     held: str,
     earlier: str = "",
-    sent: list[tuple[str, int]] = SENT,
+    sent: Sequence[tuple[str, int | None]] = SENT,
     leader: str | None = "1",
     elected: int | None = None,
     ended: Mapping[str, tuple[int, int]] | None = None,
@@ -62,6 +62,11 @@ def judged(
     absent = acknowledged_absent.judges["native"](p)
     lost = [value for finding in lost_write.judges["native"](p).findings for value in finding.values]
     return lost, [value for finding in absent.findings for value in finding.values], bool(absent.unknowns)
+
+
+def test_a_record_that_the_logs_lack_is_lost_though_it_was_acknowledged_without_an_offset() -> None:
+    held = "1: 0a 1b 2d\n2: 0a 1b 2d"
+    assert judged(held, sent=[("a", 0), ("b", 1), ("c", None), ("d", 2)]) == (["c"], ["c"], False)
 
 
 @pytest.mark.parametrize(
