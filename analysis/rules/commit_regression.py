@@ -19,6 +19,7 @@ from .consumer_groups import (
     Group,
     commits_of,
     committing_producers,
+    groups_of,
     groups_or_clients,
     latest_before,
     truncated_meanwhile,
@@ -51,22 +52,14 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
-    Unknown when: run.json does not set group.id of a producer that commits in transactions.
+    Unknown when: run.json does not set group.id of a producer that commits in transactions, or of two consumers whose
+    commits would break the rule if they were of one group.
     """
     for group in groups_or_clients(p):
         recorded = commits_of(p, group)
         yield from _lost_commits(p, group, recorded)
         yield from _handled_twice(p, group)
-        commits = _with_previous(p, p.marks.filter(IS_COMMITTED & group.is_member))
-        is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
-        moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
-        for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
-            back = moves.filter(
-                pl.col("completed").is_between(row["previous_invoked"], row["completed"])
-                & (pl.col("offset") <= row["offset"])
-            )
-            if len(back) or (row["kind"] == "assign" and row["previous_txn"]):
-                continue
+        for row in _steps_back(p, group):
             if row["process"] in committing_producers(p, group):
                 yield MissingSetting(f"group.id of {row['process']}")
                 continue
@@ -78,6 +71,25 @@ def commit_regression(p: Partition) -> Iterator[Result]:
                 values=truncated_meanwhile(p, group, row),
                 processes=[row["process"]],
             )
+    for group in groups_of(p):
+        if not group.id:
+            together = [row for row in _steps_back(p, group) if row["process"] != row["previous_process"]]
+            members = {row[name] for row in together for name in ("process", "previous_process")}
+            yield from (MissingSetting(f"group.id of {name}") for name in sorted(members))
+
+
+def _steps_back(p: Partition, group: Group) -> Iterator[Row]:
+    """The commits of a group below an earlier one, if no member had moved back by seek or assign in between."""
+    commits = _with_previous(p, p.marks.filter(IS_COMMITTED & group.is_member))
+    is_set_by_application = (pl.col("kind") == "seek") | ((pl.col("kind") == "assign") & ~pl.col("group"))
+    moves = p.marks.filter(group.is_member & is_set_by_application & (pl.col("outcome") != "fail"))
+    for row in commits.filter(pl.col("offset") < pl.col("previous_offset")).iter_rows(named=True):
+        back = moves.filter(
+            pl.col("completed").is_between(row["previous_invoked"], row["completed"])
+            & (pl.col("offset") <= row["offset"])
+        )
+        if not len(back) and not (row["kind"] == "assign" and row["previous_txn"]):
+            yield row
 
 
 def _proof_of_commit(row: Row, prefix: str) -> EvidenceLike:
