@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
-from ..extremes import earliest_start_above, suffix_maxima, suffix_minima
+from ..extremes import earliest_start_above, greatest, suffix_maxima, suffix_minima
 from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
@@ -100,7 +100,8 @@ def _are_below_a_start(p: Partition, sends: pl.DataFrame) -> pl.Series:
         return pl.repeat(False, len(sends), eager=True)
     logs = timeline.replica_logs
     starts = logs.extents.filter(pl.col("deleted_below") > 0).select("snapshot", "broker", "deleted_below")
-    below = logs.records.join(starts, on=["snapshot", "broker"]).filter(pl.col("offset") < pl.col("deleted_below"))
+    old = logs.records.filter(pl.col("offset") < greatest(starts["deleted_below"], 0))
+    below = old.join(starts, on=["snapshot", "broker"]).filter(pl.col("offset") < pl.col("deleted_below"))
     deleted = sends.select("offset", "value").with_row_index("row").join(below, on=["offset", "value"], how="semi")
     undated = max((one.offset or 0 for one in timeline.log_starts if one.time is None), default=0)
     is_requested = (sends["offset"] < min(undated, requested_below(p))).fill_null(False)
