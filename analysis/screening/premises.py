@@ -42,7 +42,15 @@ GROUPS = ("consumer-loss", "commit-regression", "commit-beyond-end")
 MEMBERS = ("ownership", "commit-fenced")
 IN_LOGS = ("torn-transaction", "hanging-transaction", "producer-epoch-order", "aborted-index")
 # Without findings here, as ManyPartitions have no brokers' files.
-FILES = (*IN_LOGS, "replica-divergence", "acknowledged-absent", "epoch-order", "checkpoint-order", "log-corruption")
+FILES = (
+    *IN_LOGS,
+    "replica-divergence",
+    "acknowledged-absent",
+    "committed-absent",
+    "epoch-order",
+    "checkpoint-order",
+    "log-corruption",
+)
 PROVED = (*LOSS, *VALUES, *CYCLES, *POLLS, *SENDS, *TIME, *GROUPS, *MEMBERS, *FILES)
 
 PREMISES: list[Premise] = []
