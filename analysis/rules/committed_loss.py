@@ -44,7 +44,8 @@ def committed_absent(p: Partition) -> Iterator[Result]:
     Not a breach: All leaders were elected from the ISR, so that what followers truncated had not been committed. The
     broker fetched the same records again. The records were below the log start, or their topic was deleted.
     Unknown when: No high watermark in the broker's log is above the records, and a leader may have been elected from
-    outside of the ISR. The topic is compacted: compaction may have removed the records before.
+    outside of the ISR, or had just started: it may have lost its tail. The topic is compacted: compaction may have
+    removed the records before.
     """
     if p.timeline is None:
         return

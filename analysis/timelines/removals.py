@@ -61,7 +61,7 @@ def may_have_been_committed(timeline: Timeline, removal: Removal) -> bool:
     """Whether nothing shows that records of a removal had been committed, or that none had.
 
     A high watermark in a log lags, so that records above it may have been committed, too. An election from the ISR
-    takes no committed records, as followers truncate by leader epochs (KIP-101).
+    takes no committed records, as followers truncate by leader epochs (KIP-101), unless the leader has lost its tail.
     """
     marks = [mark for cut in removal.cuts if (mark := _certain_mark(timeline, removal, cut))]
     if any(mark.offset > removal.first for mark in marks):
@@ -69,7 +69,16 @@ def may_have_been_committed(timeline: Timeline, removal: Removal) -> bool:
     until = max(cut.when for cut in removal.cuts)
     elected = [term for term in timeline.led_terms if term.epoch > 0 and (term.time is None or term.time <= until)]
     were_clean = bool(elected) and all(term.elected_uncleanly is False for term in elected)
-    return not (were_clean and len(timeline.replica_logs.epochs))
+    may_lack_tail = any(_had_just_started(timeline, cut) for cut in removal.cuts)
+    return may_lack_tail or not (were_clean and len(timeline.replica_logs.epochs))
+
+
+def _had_just_started(timeline: Timeline, cut: LogEnd) -> bool:
+    """Whether the leader that a truncation followed had started since the election before its own."""
+    led = dated(timeline.led_terms, until=cut.when)
+    if not led or led[-1].leader == cut.broker:
+        return False
+    return bool(timeline.starts_of(led[-1].leader, led[-2].when if len(led) > 1 else 0, led[-1].when))
 
 
 def _certain_mark(timeline: Timeline, removal: Removal, cut: LogEnd) -> HighWatermark | None:

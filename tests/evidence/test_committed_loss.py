@@ -23,7 +23,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, CUT, LOADED, TWO_LEADS, UNCLEAN, server_log, timeline
+from .timelines import AFTER, BOOT, CUT, LOADED, TWO_LEADS, UNCLEAN, server_log, timeline
 
 Unpack = Callable[[str], Path]
 MARK = "INFO [Partition orders-0 broker=1] Log loaded for partition orders-0 with initial high watermark %d (kafka.cluster.Partition)"
@@ -32,10 +32,11 @@ LINES = ((8, LOADED % 40), (8, MARK % 30), (9, CUT % 1))  # broker 1 had offsets
 
 
 def judged(
-    *lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders", meta=UNCLEAN
+    *lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders", meta=UNCLEAN, of_2=()
 ) -> Judgement:
-    """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1."""
-    found = timeline(AFTER if tables is None else tables, meta=meta, events=[server_log("1", *lines)])
+    """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1 (and 2)."""
+    events = [server_log("1", *lines), server_log("2", *of_2)]
+    found = timeline(AFTER if tables is None else tables, meta=meta, events=events)
     settings = Settings(config={"topics": {topic: {"cleanup.policy": policy}}})
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
     about = {} if context is None else {"context": context}
@@ -107,6 +108,13 @@ def test_without_a_high_watermark_above_the_records_it_is_unknown_unless_all_ele
     found = judged(*lines, meta=meta, tables=tables)
     unknown = ("whether offsets 1 to 39 of orders-0, which broker 1 truncated, had been committed",)
     assert found == Judgement(unknowns=unknown if is_unknown else ())
+
+
+@pytest.mark.parametrize(("started", "is_unknown"), [(5, True), (10, False)])
+def test_a_leader_from_the_isr_that_had_just_started_may_have_lost_its_tail(started: int, is_unknown: bool) -> None:
+    """As after a power failure of all brokers: broker 2 was alone in the ISR when they had died."""
+    found = judged((8, LOADED % 40), (9, CUT % 1), meta=TWO_LEADS, of_2=[(started, BOOT)])
+    assert bool(found.unknowns) == is_unknown
 
 
 def test_on_a_compacted_topic_it_is_unknown() -> None:
