@@ -16,7 +16,15 @@ from ...models.internal_topics import is_internal
 from ..partitions.partition import Partition, once
 from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import Fact
-from ..timelines.removals import CommittedRemoval, Removal, committed_removals, may_have_been_committed, removals
+from ..timelines.removals import (
+    MAX_TRUNCATIONS,
+    CommittedRemoval,
+    Removal,
+    committed_removals,
+    may_have_been_committed,
+    recorded_truncations,
+    removals,
+)
 from ..wording import brokers, span
 from .rule import Result, Rule, Unknown, finding
 
@@ -44,12 +52,14 @@ def committed_absent(p: Partition) -> Iterator[Result]:
     Not a breach: All leaders were elected from the ISR, so that what followers truncated had not been committed. The
     broker fetched the same records again. The records were below the log start, or their topic was deleted.
     Unknown when: No high watermark in the broker's log is above the records, and a leader may have been elected from
-    outside of the ISR, or had just started: it may have lost its tail. The topic is compacted: compaction may have
-    removed the records before.
+    outside of the ISR, or had just started: it may have lost its tail. The partition has more than 100 truncations. The
+    topic is compacted: compaction may have removed the records before.
     """
     if p.timeline is None:
         return
     removed = removals_without_clients(p)
+    if removed and len(recorded_truncations(p.timeline)) > MAX_TRUNCATIONS:
+        yield Unknown(f"{p.name} has more than {MAX_TRUNCATIONS} truncations, of which the first were examined")
     for removal in removed:
         if may_have_been_committed(p.timeline, removal):
             who, offsets = brokers(sorted({cut.broker for cut in removal.cuts})), span(removal.first, removal.end - 1)

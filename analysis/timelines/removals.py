@@ -6,17 +6,23 @@ high watermark is on all replicas of the ISR, so consumers may read it, and acks
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 import polars as pl
 
+from ...histories.tables import MIN_INT64
 from ..extremes import least
 from ..replicas.replica_logs import ReplicaLogs
 from .changes import HighWatermark, LogEnd
 from .facts import MS, SECOND, dated
 from .timeline import Timeline
+
+MAX_TRUNCATIONS = 100  # of a partition, in which removals are searched
+MAX_COMPARED = 100  # log ends of a broker before a truncation
 
 
 class Removal(NamedTuple):
@@ -107,12 +113,19 @@ def high_watermark_before(timeline: Timeline, cut: LogEnd) -> HighWatermark | No
 
 def removals(timeline: Timeline) -> list[Removal]:
     """The ranges with records that truncations removed for good, the longest first."""
+    if removals not in timeline.memo:
+        timeline.memo[removals] = _removals(timeline)
+    found: list[Removal] = timeline.memo[removals]
+    return found
+
+
+def _removals(timeline: Timeline) -> list[Removal]:
     cuts: dict[tuple[int, int], list[LogEnd]] = {}
-    recorded = [end for end in dated(timeline.ends) if end.kind == "truncated" and not end.is_noop]
-    for cut in [*recorded, *_implied_truncations(timeline)]:
-        known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)
-        before = [one for one in known if one.end > cut.end and (one.kind == "loaded" or _led(timeline, one))]
-        for one in before[-1:]:
+    epochs = _Epochs(timeline)
+    for cut in recorded_truncations(timeline)[:MAX_TRUNCATIONS]:
+        known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)[-MAX_COMPARED:]
+        before = (one for one in known[::-1] if one.end > cut.end and (one.kind == "loaded" or epochs.led_before(one)))
+        for one in islice(before, 1):
             end, held_ms = one.end, None if timeline.started is None else timeline.started + one.when // MS
             later = _starts_after(timeline, cut.broker, one.when)
             removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
@@ -123,23 +136,31 @@ def removals(timeline: Timeline) -> list[Removal]:
     return sorted(found, key=lambda one: one.first - one.end)
 
 
+def recorded_truncations(timeline: Timeline) -> list[LogEnd]:
+    """The dated truncations of a partition that changed a log, by their own lines or by those of followers."""
+    recorded = [end for end in dated(timeline.ends) if end.kind == "truncated" and not end.is_noop]
+    return [*recorded, *_implied_truncations(timeline)]
+
+
 def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
     """The truncations that follow from state-change.log, where the server.log that would have them is missing.
 
     A replica that begins to follow in an epoch, and has no records of it, truncates its log to the epoch's start.
     """
+    led = {term.leader: term.epoch for term in timeline.led_terms}  # the newest epoch of each leader
+    last_cut = {end.broker: end.when for end in dated(timeline.ends) if end.kind == "truncated"}
+    newest: dict[str, int] = {}  # the newest epoch that a broker has followed so far
     for followed in dated(timeline.ends):
         epoch, broker = followed.fact.epoch, followed.broker
-        term = timeline.terms.get(-1 if epoch is None else epoch)
-        if followed.kind != "followed" or term is None or term.start is None or term.has_conflict:
+        if followed.kind != "followed" or epoch is None:
             continue
-        if followed.end <= term.start:  # as of most lines: the lists below cost more
+        had_records = max(led.get(broker, -1), newest.get(broker, -1)) >= epoch
+        newest[broker] = max(newest.get(broker, -1), epoch)
+        is_recorded = last_cut.get(broker, MIN_INT64) > followed.when - SECOND
+        term = timeline.terms.get(epoch)
+        if term is None or term.start is None or term.has_conflict or had_records or is_recorded:
             continue
-        led = [later for later in timeline.terms_after(term.epoch - 1) if later.leader == broker]
-        before = timeline.dated_ends(broker, "followed", until=followed.when - 1)
-        had_records = bool(led) or any((one.fact.epoch or 0) >= term.epoch for one in before)
-        is_recorded = bool(timeline.dated_ends(broker, "truncated", since=followed.when - SECOND))
-        if not had_records and not is_recorded:
+        if followed.end > term.start:
             yield replace(followed, end=term.start, kind="truncated")
 
 
@@ -168,12 +189,25 @@ def _starts_after(timeline: Timeline, broker: str, at: int) -> list[int]:
     return [] if last is None else [term.start for term in timeline.terms_after(last) if term.start is not None]
 
 
-def _led(timeline: Timeline, followed: LogEnd) -> bool:
-    """Whether a broker that began to follow led before: what another follower truncates then is in its log, too."""
-    epoch, broker = followed.fact.epoch or 0, followed.broker
-    led = [term.epoch for term in timeline.terms.values() if term.leader == broker and term.epoch < epoch]
-    before = [end.fact.epoch or 0 for end in timeline.ends_of(broker, "followed")]
-    return bool(led) and not any(led[-1] < one < epoch for one in before)
+class _Epochs:
+    """The epochs that each broker led and followed, sorted."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._led: dict[str, list[int]] = {}
+        self._followed: dict[str, list[int]] = {}
+        for term in timeline.led_terms:
+            self._led.setdefault(term.leader or "", []).append(term.epoch)
+        for end in timeline.ends:
+            if end.kind == "followed":
+                insort(self._followed.setdefault(end.broker, []), end.fact.epoch or 0)
+
+    def led_before(self, followed: LogEnd) -> bool:
+        """Whether a broker that began to follow had led until then: what it had is in another follower's log, too."""
+        epoch = followed.fact.epoch or 0
+        led = self._led.get(followed.broker, [])
+        number = bisect_left(led, epoch)
+        others = self._followed[followed.broker]
+        return number > 0 and bisect_right(others, led[number - 1]) == bisect_left(others, epoch)
 
 
 def first_removed(

@@ -117,6 +117,12 @@ def test_a_leader_from_the_isr_that_had_just_started_may_have_lost_its_tail(star
     assert bool(found.unknowns) == is_unknown
 
 
+def test_of_more_than_100_truncations_the_first_are_judged() -> None:
+    found = judged(*LINES[:2], *[LINES[2]] * 101)
+    assert offsets(found) == [(1, 29, 29)]
+    assert found.unknowns == ("orders-0 has more than 100 truncations, of which the first were examined",)
+
+
 def test_on_a_compacted_topic_it_is_unknown() -> None:
     found = judged(*LINES, policy="compact")
     assert (offsets(found), found.unknowns) == (
