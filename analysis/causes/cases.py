@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -149,7 +149,12 @@ class LostRange(OffsetRange):
     read: int | None  # records that a consumer had read; None if not known
     first_acked: int | None = None  # ns
     last_acked: int | None = None
-    copies: Sequence[tuple[str, int]] = ()  # collected logs that still have some of them, and how many
+    copies: tuple[tuple[str, int], ...] = ()  # collected logs that still have some of them, and how many
+
+    @staticmethod
+    def from_record(record: Mapping[str, Any]) -> LostRange:
+        """The range from its record in verdict.json."""
+        return LostRange(**{**record, "copies": tuple(map(tuple, record.get("copies", ())))})
 
     @staticmethod
     def of(finding: Finding) -> LostRange:

@@ -41,7 +41,7 @@ class Explained(Explanation):
     @classmethod
     def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
         """The explanation from its `record`."""
-        lost = LostRange(**record["lost"]) if record.get("lost") else None
+        lost = LostRange.from_record(record["lost"]) if record.get("lost") else None
         truncated = OffsetRange(**record["truncated"]) if "truncated" in record else None
         about |= {"sentence": record.get("says", ""), "event": record.get("event", ""), "lost": lost}
         return super().from_record(record, findings=tuple(record["findings"]), truncated=truncated, **about)
@@ -89,6 +89,6 @@ class Incident(Explanation):
     def from_record(cls, record: Mapping[str, Any], **about: Any) -> Self:
         """The incident from its `record`."""
         about |= {name: record[name] for name in ("number", "headline", "severity")}
-        rules, lost = (RuleCounts(**one) for one in record["rules"]), (LostRange(**one) for one in record["lost"])
+        rules, lost = (RuleCounts(**one) for one in record["rules"]), map(LostRange.from_record, record["lost"])
         findings = tuple(record["findings"])
         return super().from_record(record, findings=findings, rules=tuple(rules), lost=tuple(lost), **about)

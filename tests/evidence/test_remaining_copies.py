@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
 import pytest
+from logjudge.analysis.causes.cases import LostRange
 from logjudge.analysis.incidents.remaining_copies import remaining_copies
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 
@@ -23,6 +26,11 @@ def test_the_logs_with_the_most_lost_values_come_first() -> None:
     assert remaining_copies(held, ("b", "c", "z")) == (("s/1/x-0", 2), ("3/x-0", 1), ("s/2/x-0", 1))
     assert remaining_copies(held, ("z",)) == ()
     assert remaining_copies(None, ("b",)) == ()
+
+
+def test_a_range_is_the_same_after_json() -> None:
+    lost = LostRange("orders", 0, 1, 2, 2, None, copies=(("brokers/1/data/orders-0", 2),))
+    assert LostRange.from_record(json.loads(json.dumps(asdict(lost)))) == lost
 
 
 @pytest.mark.parametrize("has_snapshots", [True, False])
