@@ -68,6 +68,8 @@ class Fact(Dated):
         """The key of the event: equal for all sources that record it."""
         if self.kind == "isr":
             return self.kind, self.isr
+        if self.kind == "setting":  # a line may set several
+            return self.kind, self.sentence
         kind = "started" if self.kind == RESTART else self.kind
         return kind, self.epoch, self.broker, self.offset, self.snapshot
 

@@ -60,6 +60,17 @@ def test_a_setting_that_the_topic_did_not_have_counts_from_its_time_on():
     ]
 
 
+def test_each_setting_of_a_line_is_an_event_of_its_own():
+    config = "min.insync.replicas -> 1,unclean.leader.election.enable -> true"
+    line = f"INFO [DynamicConfigPublisher broker id=2] Updating topic orders with new configuration : {config} (x)"
+    found = timeline(AFTER, events=[server_log("2", (3, line))])
+    facts = [one.fact for one in found.settings]
+    assert [found.merged[fact].sentence for fact in facts] == [
+        "min.insync.replicas of topic orders was set to 1",
+        "unclean.leader.election.enable of topic orders was set to true",
+    ]
+
+
 @pytest.mark.parametrize(("at", "helps"), [(3, True), (7, False)])
 def test_a_least_isr_that_was_lowered_before_the_acknowledgement_prevents_no_loss(at, helps):
     name = "min.insync.replicas"

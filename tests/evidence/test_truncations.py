@@ -85,6 +85,7 @@ def test_steps_have_dates_and_no_seconds_without_a_history(unpacked: Unpack, tmp
     assert "## Trigger\n\nNot recorded.\n\n## Detection\n\nFound by logjudge" in report
     assert "## Impact\n\nAt least 733 committed records. Which of them" in report
     assert "broker 1's high watermark of orders-0 was 616" in report
+    assert "unclean.leader.election.enable of topic orders was set to true" in report
     page = (tmp_path / "out" / "report.html").read_text()
     assert 'id="rule-replica-divergence"' in page
     assert 'id="rule-lost-write"' not in page  # in the list of rules that are not judged
