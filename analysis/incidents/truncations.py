@@ -79,7 +79,7 @@ def ranges_of(explained: Iterable[Explained]) -> list[OffsetRange]:
 
 def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
     # The longest first, as an incident of several is named by its first.
-    for first, end, alike in removals(timeline):
+    for first, end, alike, _ in removals(timeline):
         written = _written(timeline, first, end - 1, alike[0])
         epoch = replaced_by_older(timeline, alike[0], end).get(first)
         lost = _lost_records(timeline, first, end, written, epoch)

@@ -31,6 +31,8 @@ class Removal(NamedTuple):
     first: int
     end: int  # after the last offset
     cuts: list[LogEnd]
+    # From where on the leader has later records, or none. Older ones may be the same: producers sent them to both.
+    replaced: int | None
 
 
 class CommittedRemoval(NamedTuple):
@@ -49,10 +51,10 @@ def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Itera
     Records below a log start that was known before the truncation are left out: they had been deleted.
     """
     marked = [
-        CommittedRemoval(removal, max(removal.first, start), min(mark.offset, removal.end) - 1, cut, mark)
+        CommittedRemoval(removal, max(removal.replaced, start), min(mark.offset, removal.end) - 1, cut, mark)
         for removal in removals
         for cut in removal.cuts
-        if (mark := _certain_mark(timeline, removal, cut))
+        if removal.replaced is not None and (mark := _certain_mark(timeline, removal, cut))
         for start in [_log_start(timeline, cut)]
     ]
     covered = -1
@@ -70,7 +72,7 @@ def may_have_been_committed(timeline: Timeline, removal: Removal) -> bool:
     takes no committed records, as followers truncate by leader epochs (KIP-101), unless the leader has lost its tail.
     """
     marks = [mark for cut in removal.cuts if (mark := _certain_mark(timeline, removal, cut))]
-    if any(mark.offset > removal.first for mark in marks):
+    if removal.replaced is not None and any(mark.offset > removal.replaced for mark in marks):
         return False
     until = max(cut.when for cut in removal.cuts)
     elected = [term for term in timeline.led_terms if term.epoch > 0 and (term.time is None or term.time <= until)]
@@ -120,7 +122,7 @@ def removals(timeline: Timeline) -> list[Removal]:
 
 
 def _removals(timeline: Timeline) -> list[Removal]:
-    cuts: dict[tuple[int, int], list[LogEnd]] = {}
+    cuts: dict[tuple[int, int, int | None], list[LogEnd]] = {}
     epochs = _Epochs(timeline)
     for cut in recorded_truncations(timeline)[:MAX_TRUNCATIONS]:
         known = timeline.dated_ends(cut.broker, "loaded", "followed", until=cut.when)[-MAX_COMPARED:]
@@ -131,8 +133,8 @@ def _removals(timeline: Timeline) -> list[Removal]:
             removed = first_removed(timeline.replica_logs, cut.end, end, held_ms, later)
             firsts = [*([] if removed is None else [removed]), *replaced_by_older(timeline, cut, end)]
             if firsts:
-                cuts.setdefault((min(firsts), end), []).append(cut)
-    found = [Removal(first, end, alike) for (first, end), alike in cuts.items()]
+                cuts.setdefault((min(firsts), end, removed), []).append(cut)
+    found = [Removal(first, end, alike, replaced) for (first, end, replaced), alike in cuts.items()]
     return sorted(found, key=lambda one: one.first - one.end)
 
 

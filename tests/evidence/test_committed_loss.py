@@ -23,7 +23,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, complete
 
 from .replica_texts import epochs, logs
-from .timelines import AFTER, BOOT, CUT, LOADED, TWO_LEADS, UNCLEAN, server_log, timeline
+from .timelines import AFTER, BEGINS, BOOT, CUT, LOADED, TWO_LEADS, UNCLEAN, metadata, server_log, timeline
 
 Unpack = Callable[[str], Path]
 MARK = "INFO [Partition orders-0 broker=1] Log loaded for partition orders-0 with initial high watermark %d (kafka.cluster.Partition)"
@@ -135,6 +135,18 @@ def test_with_clients_and_for_kafkas_own_topics_other_rules_judge() -> None:
     some = complete(pl.DataFrame({"kind": ["subscribe"], "process": ["c0"]}), CONTEXT)
     assert judged(*LINES, context=some) == Judgement()
     assert judged(*LINES, topic="__consumer_offsets") == Judgement()
+
+
+def test_older_records_at_the_truncated_offsets_may_be_the_same_ones() -> None:
+    """Broker 1 led epoch 1 from offset 1. Producers may have sent its records 1 and 2 to the leader before, too."""
+    tables = {**logs("1: 0a 1b 2c 3x@2\n2: 0a 1b 2c 3x@2"), "epochs": epochs(("2", 0, 0), ("2", 2, 3))}
+    meta = metadata((4, {"leader": 1, "isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
+    lines = ((4, BEGINS % (1, 1, 2, "1")), (10, LOADED % 40), (10, MARK % 30), (11, CUT % 1))
+    [finding] = judged(*lines, tables=tables, meta=meta).findings
+    assert (finding.first_offset, finding.last_offset) == (3, 29)
+    assert finding.sentence.startswith(
+        "broker 1 truncated offsets 1 to 39 of orders-0, of which offsets 3 to 29 had been"
+    )
 
 
 def test_without_a_log_the_start_of_the_next_epoch_shows_that_the_leader_lacked_them() -> None:
