@@ -72,7 +72,7 @@ NOT_THE_CASE = Attempt()
 
 
 def leader_files(timeline: Timeline) -> str:
-    """The files that prove who led a partition, and the replicas of which no such log was collected."""
+    """The files that show which broker led a partition, and the replicas without any such log."""
     files = "__cluster_metadata, controller.log, state-change.log or the leader's server.log"
     logs = timeline.replica_logs
     known = {*logs.replicas, *logs.batches["broker"], *logs.segments["broker"]}

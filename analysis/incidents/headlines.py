@@ -16,9 +16,7 @@ from .incident import Explained
 def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanations: Sequence[Explained]) -> str:
     """The headline of an incident with these lost ranges, or with these findings, the worst first, or with neither."""
     if lost:
-        records = sum(one.count for one in lost)
-        verb = "was" if records == 1 else "were"
-        return f"{plural(records, 'acknowledged write')} {verb} lost: {places_of(lost)}{_consumed_text(lost, records)}"
+        return f"{_lost_text(lost, 'acknowledged write')}{_consumed_text(lost)}"
     if not findings:
         events = [one.event or one.sentence for one in explanations[1:]]
         return some([*(one.sentence for one in explanations[:1]), *events], separator="; also ")
@@ -26,7 +24,8 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     if text := _damage_text(findings, explanations):
         return text
     if committed := [LostRange.of(finding) for finding in findings if finding.rule == committed_absent.name]:
-        return _committed_text(sorted(committed, key=lambda one: (one.topic, one.partition)))
+        by_partition = sorted(committed, key=lambda one: (one.topic, one.partition))
+        return f"at least {_lost_text(by_partition, 'committed record')}"
     if len(findings) == 1:
         return worst.sentence
     others = [finding for finding in findings if finding is not worst]
@@ -44,11 +43,11 @@ def headline(lost: Sequence[LostRange], findings: Sequence[Finding], explanation
     return f"{count_text(worst.rule, records, len(alike))} of {worst.rule}, for example: {worst.sentence}"
 
 
-def _committed_text(lost: Sequence[LostRange]) -> str:
-    """How many committed records were lost, and where."""
+def _lost_text(lost: Sequence[LostRange], record: str) -> str:
+    """How many records were lost, and where; `record` is what one of them is called."""
     records = sum(one.count for one in lost)
-    was = "was" if records == 1 else "were"
-    return f"at least {plural(records, 'committed record')} {was} lost: {places_of(lost)}"
+    verb = "was" if records == 1 else "were"
+    return f"{plural(records, record)} {verb} lost: {places_of(lost)}"
 
 
 def _damage_text(findings: Sequence[Finding], explanations: Sequence[Explained]) -> str:
@@ -100,11 +99,11 @@ def _place(name: str, ranges: list[LostRange]) -> str:
     return f"{name} at offsets {first} to {last}" + (f" in {gaps + 1} ranges" if gaps else "")
 
 
-def _consumed_text(lost: Sequence[LostRange], records: int) -> str:
+def _consumed_text(lost: Sequence[LostRange]) -> str:
     known = [one.read for one in lost if one.read is not None]
     if len(known) < len(lost):
         return ""
-    read = sum(known)
+    records, read = sum(one.count for one in lost), sum(known)
     if records == 1:
         return "; a consumer had already read it" if read else "; no recorded consumer had read it"
     if read in (0, records):

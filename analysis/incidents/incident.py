@@ -22,7 +22,7 @@ class Explained(Explanation):
     findings: tuple[str, ...] = ()  # ids
     lost: LostRange | None = None  # of a loss
     truncated: OffsetRange | None = None
-    cuts: tuple[Fact, ...] = ()  # without findings: the facts of the truncations; they are in no record
+    cuts: tuple[Fact, ...] = ()  # the facts of the truncations of this range; they are in no record
     event: str = ""  # without findings: what happened; empty in results of early versions
 
     @property

@@ -45,10 +45,10 @@ def explain_truncations(p: Partition, findings: Iterable[Finding] = ()) -> list[
     """
     if p.timeline is None or len(p.sends):
         return []
-    explained = [*_explain_cuts(p.timeline, p.settings.started_ms)]
+    explained = [*_explain_cuts(p.timeline)]
     explained += _explain_falls(p.timeline, ranges_of(explained))
     explained += _explain_new_logs(p.timeline, ranges_of(explained))
-    explained += _explain_cut_logs(p.timeline, ranges_of(explained), p.settings.started_ms)
+    explained += _explain_cut_logs(p.timeline, ranges_of(explained))
     epochs = {fact.epoch for one in explained for fact in one.chain if fact.epoch is not None}
     explained += _unclean_elections(p.timeline, epochs)
     explained = _with_findings(explained, [one for one in findings if one.rule == committed_absent.name])
@@ -77,7 +77,7 @@ def ranges_of(explained: Iterable[Explained]) -> list[OffsetRange]:
     return [one.truncated for one in explained if one.truncated is not None]
 
 
-def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained]:
+def _explain_cuts(timeline: Timeline) -> Iterator[Explained]:
     # The longest first, as an incident of several is named by its first.
     for first, end, alike, _ in removals(timeline):
         written = _written(timeline, first, end - 1, alike[0])
@@ -91,14 +91,14 @@ def _explain_cuts(timeline: Timeline, started: int | None) -> Iterator[Explained
             marks = [mark for cut in alike if (mark := high_watermark_before(timeline, cut)) and mark.offset > first]
             yield replace(explained, chain=tuple(ordered([*explained.chain, *(mark.fact for mark in marks)])))
         else:
-            yield replace(explained, sentence=explained.sentence + _at(alike[0], started))
+            yield replace(explained, sentence=explained.sentence + _at(timeline, alike[0]))
 
 
-def _at(cut: LogEnd, started: int | None) -> str:
+def _at(timeline: Timeline, cut: LogEnd) -> str:
     """A clause with the time of a truncation; empty if it is not known."""
-    if started is None or cut.time is None:
+    if timeline.started is None or cut.time is None:
         return ""
-    return f"; truncated at {utc_text(started + cut.time // MS)}"
+    return f"; truncated at {utc_text(timeline.started + cut.time // MS)}"
 
 
 def _explain_falls(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
@@ -157,7 +157,7 @@ def _explain_new_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Itera
             yield _explain(timeline, lost, event, f"; it had records up to offset {new.end - 1} or later")
 
 
-def _explain_cut_logs(timeline: Timeline, truncated: list[OffsetRange], started: int | None) -> Iterator[Explained]:
+def _explain_cut_logs(timeline: Timeline, truncated: list[OffsetRange]) -> Iterator[Explained]:
     """An explanation for each broker that found its log corrupt, cut it, and was the next leader, from there.
 
     How many records it cut is not known. None where the range of a truncation begins there.
@@ -168,7 +168,7 @@ def _explain_cut_logs(timeline: Timeline, truncated: list[OffsetRange], started:
         led = [term for term in after if (term.leader, term.start) == (cut.broker, cut.end) and not term.has_conflict]
         if led and cut.end not in begun:
             event = f"broker {cut.broker} found its log of {name} corrupt and truncated it to offset {cut.end}"
-            sentence = f"{event}, and led from there in epoch {led[0].epoch}{_at(cut, started)}"
+            sentence = f"{event}, and led from there in epoch {led[0].epoch}{_at(timeline, cut)}"
             missing = "which records it had cut (a copy of its log from before), and which of them were acknowledged"
             yield Explained(UNKNOWN, missing=(missing,), sentence=sentence, event=event)
 

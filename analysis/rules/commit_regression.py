@@ -52,8 +52,8 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
     marker may follow.
-    Unknown when: run.json does not set group.id of a producer that commits in transactions, or of two consumers whose
-    commits would break the rule if they were of one group.
+    Unknown when: run.json does not set group.id of a producer that commits in transactions, or of two consumers that
+    would break the rule if they were of one group.
     """
     for group in groups_or_clients(p):
         recorded = commits_of(p, group)

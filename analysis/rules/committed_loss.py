@@ -69,10 +69,10 @@ def committed_absent(p: Partition) -> Iterator[Result]:
         if p.settings.is_compacted(p.topic):
             yield Unknown(f"compaction may have removed {committed} of {p.name} before their truncation")
             continue
-        which = "which" if committed == truncated else f"of which {committed}"
+        part = "which" if committed == truncated else f"of which {committed}"
         yield finding(
             p,
-            f"broker {one.cut.broker} truncated {truncated} of {p.name}, {which} had been committed: its high watermark"
+            f"broker {one.cut.broker} truncated {truncated} of {p.name}, {part} had been committed: its high watermark"
             f" was {one.mark.offset}",
             (one.first, one.last),
             [_evidence(one.mark.fact), _evidence(one.cut.fact)],

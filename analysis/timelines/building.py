@@ -26,7 +26,7 @@ from .fault_kinds import AT_ONCE, DEATHS, DISK_FAULTS, OF_ADMINISTRATORS, fault_
 from .log_facts import HANDLERS
 from .merged_sources import merge_sources
 from .terms import Election, broker_names, is_last_known_leader, isr_clause, last_known_clause
-from .timeline import Builder, Timeline
+from .timeline import Builder, Timeline, line_fact
 from .topic_settings import add_setting
 
 # By kind of metadata record: the broker's event, the kind of fact, and its wording.
@@ -75,10 +75,8 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
 
 def _high_watermark(builder: Builder, row: dict[str, Any], offset: int) -> HighWatermark:
     """The high watermark in a line of a broker: one that loads a log, begins to lead or to follow, or truncates."""
-    broker, name, time = row["broker"], builder.replica_logs.name, builder.at(row["time"], row["broker"])
-    text = f"broker {broker}'s high watermark of {name} was {offset}"
-    about = {"partition": name, "broker": broker, "offset": offset}
-    return HighWatermark(Fact(text, "high-watermark", time, row["file"], row["line"], **about), broker, offset)
+    text = f"broker {row['broker']}'s high watermark of {builder.replica_logs.name} was {offset}"
+    return HighWatermark(line_fact(builder, row, text, "high-watermark", offset=offset), row["broker"], offset)
 
 
 def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bool, int, bool, int]:

@@ -8,18 +8,11 @@ from typing import Any
 from .changes import BrokerEvent, Deletion, LogEnd, Move
 from .facts import HALTED, LEADERS_LOG_START, OUT_OF_RANGE, SECOND, Fact, listed
 from .terms import Election, Term, broker_names, is_last_known_leader, isr_clause, last_known_clause
-from .timeline import Builder
+from .timeline import Builder, line_fact
 from .topic_settings import add_logged_settings
 
 NO_LEADER = -1  # LeaderAndIsr.NoLeader; -2 is a topic that is being deleted
 BY_REQUEST = "client delete records request"  # a LogStartOffsetIncrementReason
-
-
-def _fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
-    """The fact of one log line, about the broker that logged it unless `about`, the fields of its kind, has another."""
-    time = builder.at(row["time"], row["broker"])
-    about = {"partition": None if row["topic"] is None else _name(row), "broker": row["broker"], **about}
-    return Fact(message, kind, time, row["file"], row["line"], **about)
 
 
 def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -31,7 +24,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         builder.leaderless_epochs.add(fields["previous_epoch"])
     message = f"broker {broker} began to lead {_name(row)} in epoch {term.epoch} from offset {start}"
     message += "" if isr is None else f", ISR {fields['isr']}"
-    fact = _fact(builder, row, message, "begins", epoch=term.epoch, offset=start, isr=isr)
+    fact = line_fact(builder, row, message, "begins", epoch=term.epoch, offset=start, isr=isr)
     # A leader that restarts reports again in the same epoch, from its log end at that time.
     again = term.leader == broker and term.start is not None
     term.name_leader(broker)
@@ -51,7 +44,7 @@ def _leader(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> No
         steps = [f"added {fields['adding']}"] if fields.get("adding") else []
         steps += [f"removed {fields['removing']}"] if fields.get("removing") else []
         message = f"broker {broker} led {_name(row)} while a reassignment {' and '.join(steps)}"
-        moved = _fact(builder, row, message, "reassignment")
+        moved = line_fact(builder, row, message, "reassignment")
         builder.moves.append(Move(moved, broker_names(fields.get("adding")), broker_names(fields.get("removing"))))
 
 
@@ -79,7 +72,7 @@ def _follower(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> 
     followed = "" if leader is None else f" broker {leader}"
     message = f"broker {row['broker']} followed{followed} in epoch {term.epoch} of {_name(row)}"
     message += f", with log end {fields['offset']}"
-    fact = _fact(builder, row, message, "followed", epoch=term.epoch, brokers=led, offset=fields["offset"])
+    fact = line_fact(builder, row, message, "followed", epoch=term.epoch, brokers=led, offset=fields["offset"])
     term.facts.append(fact)
     builder.ends.append(LogEnd(fact, row["broker"], fields["offset"], "followed"))
     term.begin(fact.time)
@@ -94,7 +87,7 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     isr, leader = broker_names(fields.get("isr")), str(fields["leader"])
     message = f"the controller elected broker {leader} leader of {_name(row)} in epoch {fields.get('leader_epoch')}"
     message += f", ISR {fields.get('isr')}"
-    fact = _fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
+    fact = line_fact(builder, row, message, "elected", epoch=fields.get("leader_epoch"), broker=leader, isr=isr)
     term = builder.term(fields["leader_epoch"]) if "leader_epoch" in fields else None
     _state(builder, fields, fact, term)
     if term is None:
@@ -103,7 +96,9 @@ def _elected(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     # Requests and caches repeat a decision while it is valid: one fact for each file is enough.
     files = builder.decisions.setdefault((term.epoch, leader, isr), set())
     if not files and any(fact.about == other.about for other in term.facts):
-        fact = _fact(builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", broker=None, isr=isr)
+        fact = line_fact(
+            builder, row, f"the ISR of {_name(row)} became {fields.get('isr')}", "isr", broker=None, isr=isr
+        )
     elif row["file"] not in files:
         term.facts.append(fact)
     if not files:
@@ -121,7 +116,7 @@ def _isr_removed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     message = f"the controller took broker {fields['removed']} out of the ISR of {name}, which became {listed(isr)}"
     message += f"; broker {leader} led in epoch {fields['leader_epoch']}"
     gone = broker_names([fields["removed"]])
-    fact = _fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=leader, brokers=gone, isr=isr)
+    fact = line_fact(builder, row, message, "isr", epoch=fields["leader_epoch"], broker=leader, brokers=gone, isr=isr)
     # A new controller repeats the changes of its predecessor.
     if fields["partition_epoch"] in builder.isr_by_partition_epoch:
         return
@@ -139,7 +134,7 @@ def _leader_lost(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     lost = "removed" in fields
     change = f"lost its leader, as broker {fields['removed']} was gone" if lost else f"had no leader in epoch {epoch}"
     message = f"{_name(row)} {change}, ISR {listed(isr)}"
-    fact = _fact(builder, row, message, "leaderless", epoch=epoch, broker=None, isr=isr)
+    fact = line_fact(builder, row, message, "leaderless", epoch=epoch, broker=None, isr=isr)
     _state(builder, fields, fact)
     files = builder.decisions.setdefault((epoch, None, isr), set())
     if not files:
@@ -172,7 +167,7 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
     if last_known is not False:
         term.was_last_known = last_known
     message += last_known_clause(last_known)
-    fact = _fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=shown)
+    fact = line_fact(builder, row, message, "elected", epoch=term.epoch, broker=leader, brokers=shown)
     term.facts.append(fact)
     term.elections.append(Election(before, fact))
     term.time = fact.time if term.time is None else min(term.time, fact.time or term.time)
@@ -181,14 +176,14 @@ def _partition_change(builder: Builder, row: dict[str, Any], fields: dict[str, A
 def _unclean_zookeeper(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     leader = str(fields["leader"])
     message = f"the controller elected broker {leader} leader of {_name(row)}, as no broker of the ISR was alive"
-    fact = _fact(builder, row, message, "elected-unclean", broker=leader)
+    fact = line_fact(builder, row, message, "elected-unclean", broker=leader)
     # The line has no epoch. add_electable_replicas assigns it to the next term of this leader.
     builder.elected_outside_isr.append(fact)
 
 
 def _marked_recovering(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     message = f"broker {row['broker']} was elected leader of {_name(row)}, as no in-sync or eligible broker was alive"
-    builder.marked_recovering.append(_fact(builder, row, message, "elected-unclean"))
+    builder.marked_recovering.append(line_fact(builder, row, message, "elected-unclean"))
 
 
 def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -198,7 +193,7 @@ def _isr_event(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
         old = broker_names(fields["old"])
         message = f"broker {row['broker']} shrank the ISR of {_name(row)} from {fields['old']} to {fields['isr']}"
     isr = broker_names(fields["isr"])
-    fact = _fact(builder, row, message, "isr", isr=isr, brokers=old)
+    fact = line_fact(builder, row, message, "isr", isr=isr, brokers=old)
     builder.reported_by_leaders.append(fact)
     _state(builder, fields, fact)
 
@@ -222,7 +217,7 @@ def _log_end(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
         return
     (kind, message), is_noop = LOG_ENDS[row["kind"]], row["kind"] == "truncate-noop"
     text = message.format(row["broker"], _name(row), end)
-    fact = _fact(builder, row, text, "noop" if is_noop else kind, offset=end)
+    fact = line_fact(builder, row, text, "noop" if is_noop else kind, offset=end)
     is_new = row["kind"] == "created"
     builder.ends.append(LogEnd(fact, row["broker"], end, kind, is_noop=is_noop, is_new=is_new))
 
@@ -243,7 +238,7 @@ def _out_of_range(builder: Builder, row: dict[str, Any], fields: dict[str, Any])
     leader, offset = str(fields["leader"]), fields["offset"]
     message = f"broker {row['broker']} fetched from offset {fields['fetched']} of {_name(row)}, which its leader,"
     message += f" broker {leader}, did not have, and continued from offset {offset}"
-    fact = _fact(builder, row, message, OUT_OF_RANGE, brokers=broker_names([leader]), offset=offset)
+    fact = line_fact(builder, row, message, OUT_OF_RANGE, brokers=broker_names([leader]), offset=offset)
     builder.refused_fetches.append(fact)
     if offset < fields["fetched"]:  # else the offset is the leader's log start
         builder.ends.append(LogEnd(fact, leader, offset, "refused"))
@@ -254,7 +249,7 @@ def _fetch_refused(builder: Builder, row: dict[str, Any], fields: dict[str, Any]
     broker, start, end = row["broker"], fields["start"], fields["offset"]
     held = "was empty" if start == end == 0 else f"had offsets {start} to {end}"
     message = f"broker {broker}, the leader, refused a follower's fetch from offset {fields['fetched']} of {_name(row)}"
-    fact = _fact(builder, row, f"{message}, as its log {held}", "fetch-refused", offset=end)
+    fact = line_fact(builder, row, f"{message}, as its log {held}", "fetch-refused", offset=end)
     builder.refused_fetches.append(fact)
     builder.ends.append(LogEnd(fact, broker, end, "refused"))
 
@@ -268,7 +263,7 @@ def _log_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) ->
     # Only a leader deletes records for a client (LogStartOffsetIncrementReason).
     of_leader = fields.get("reason") in ("leader offset increment", BY_REQUEST)
     kind = LEADERS_LOG_START if of_leader else "log-start"
-    builder.log_starts.append(_fact(builder, row, message, kind, offset=fields.get("offset")))
+    builder.log_starts.append(line_fact(builder, row, message, kind, offset=fields.get("offset")))
     builder.deletions += _deletion(fields.get("reason") or BY_REQUEST, fields.get("offset"))
 
 
@@ -285,7 +280,7 @@ def _cleaned(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     """A cleaner reads the keys of the segments that it is about to compact, up to an offset."""
     broker, first = row["broker"], fields["first"]
     message = f"broker {broker} compacted {_name(row)} below offset {fields['offset']}"
-    builder.cleanings.append(_fact(builder, row, message, "cleaned", offset=fields["offset"]))
+    builder.cleanings.append(line_fact(builder, row, message, "cleaned", offset=fields["offset"]))
     builder.cleaned_from[broker] = min(builder.cleaned_from.get(broker, first), first)
 
 
@@ -294,7 +289,7 @@ def _disk_failed(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) 
     name = builder.replica_logs.name
     if name in str(fields["partitions"]).split(","):
         message = f"the log directory of {name} on broker {row['broker']} failed ({fields['folder']}), so it is offline"
-        builder.disk_errors.append(_fact(builder, row, message, "disk-failed"))
+        builder.disk_errors.append(line_fact(builder, row, message, "disk-failed"))
 
 
 def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -304,24 +299,24 @@ def _fetched_corrupt(builder: Builder, row: dict[str, Any], fields: dict[str, An
         return
     message = f"broker {broker} could not replicate {_name(row)} from offset {offset} on, as the copy of its leader,"
     message += f" broker {leader}, is damaged"
-    fact = _fact(builder, row, message, "fetched-corrupt", brokers=broker_names([leader]), offset=offset)
+    fact = line_fact(builder, row, message, "fetched-corrupt", brokers=broker_names([leader]), offset=offset)
     builder.disk_errors.append(fact)
 
 
 def _boot(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
-    fact = _fact(builder, row, f"broker {row['broker']} started", "started")
+    fact = line_fact(builder, row, f"broker {row['broker']} started", "started")
     alive_until = builder.at(fields.get("alive_until"), row["broker"])
     builder.events.append(BrokerEvent(fact, row["broker"], "started", alive_until))
 
 
 def _clean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     message = f"broker {row['broker']} found that it had been shut down cleanly, with all logs flushed"
-    builder.clean_starts.append(_fact(builder, row, message, "clean-start"))
+    builder.clean_starts.append(line_fact(builder, row, message, "clean-start"))
 
 
 def _unclean_start(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:  # noqa: ARG001
     message = f"broker {row['broker']} found that it had not been shut down cleanly, and recovered its logs"
-    builder.unclean_starts.append(_fact(builder, row, message, "unclean-start"))
+    builder.unclean_starts.append(line_fact(builder, row, message, "unclean-start"))
 
 
 # By kind of line: the broker's event that a controller saw, or its own last line, and the wording of its fact.
@@ -337,7 +332,7 @@ SEEN = {
 def _seen(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
     kind, message = SEEN[row["kind"]]
     for broker in str(fields.get("brokers", row["subject"] or row["broker"])).split(","):
-        fact = _fact(builder, row, message.format(broker), row["kind"], broker=broker)
+        fact = line_fact(builder, row, message.format(broker), row["kind"], broker=broker)
         if not (fact.kind == HALTED and _has_halted(builder, fact)):
             builder.events.append(BrokerEvent(fact, broker, kind))
 
@@ -352,7 +347,7 @@ def _active_controller(builder: Builder, row: dict[str, Any], fields: dict[str, 
     """A node reports that it became the active controller: without one no partition gets a new leader."""
     node, epoch = row["subject"] or row["broker"], fields.get("controller_epoch")
     message = f"node {node} became the active controller" + ("" if epoch is None else f" in controller epoch {epoch}")
-    builder.controllers.append(_fact(builder, row, message, "controller", broker=node))
+    builder.controllers.append(line_fact(builder, row, message, "controller", broker=node))
 
 
 def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -360,7 +355,7 @@ def _version(builder: Builder, row: dict[str, Any], fields: dict[str, Any]) -> N
     if builder.version is None:
         builder.version = text
         message = f"broker {row['broker']} runs Kafka {text}"
-        builder.version_fact = _fact(builder, row, message, "version")
+        builder.version_fact = line_fact(builder, row, message, "version")
 
 
 HANDLERS = {

@@ -248,3 +248,14 @@ class Builder(Timeline):
         if ms is None or self.started is None or (clock is not None and clock.has_conflict):
             return None
         return (ms - (clock.offset if clock else 0) - self.started) * MS
+
+
+def line_fact(builder: Builder, row: dict[str, Any], message: str, kind: str, **about: Any) -> Fact:
+    """The fact of one log line, about the broker that logged it unless `about`, the fields of its kind, has another."""
+    time = builder.at(row["time"], row["broker"])
+    about = {
+        "partition": None if row["topic"] is None else f"{row['topic']}-{row['partition']}",
+        "broker": row["broker"],
+        **about,
+    }
+    return Fact(message, kind, time, row["file"], row["line"], **about)

@@ -13,7 +13,7 @@ from .parts import IN_PARTITION, Part
 
 
 def refuse_misplaced_folders(path: Path, parts: Sequence[Part]) -> None:
-    """Raises InputError for brokers' files at a path whose names hide which broker or partition they are of.
+    """Raises InputError for files at a path with names that hide their broker or partition.
 
     That is for segments without a partition's folder, and nothing else to judge, and for folders of several topics with
     one topic id, if all topics are so: no topic is ever renamed.
