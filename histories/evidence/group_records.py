@@ -14,65 +14,48 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .record_schema import Field, WireCursor, read_fields, read_key, read_versioned
+from .record_schema import Field, WireCursor, fields_of, read_fields, read_key, read_versioned
 
 OFFSET_KEYS, GROUP_KEY = (0, 1), 2
 EPOCH_KEY, MEMBER_KEY, CURRENT_KEY = 3, 5, 8  # of KIP-848
 
-OFFSET_KEY = (Field("group", "string"), Field("topic", "string"), Field("partition", "int32"))
-OFFSET_VALUE = (
-    Field("offset", "int64"),
-    Field("leaderEpoch", "int32", since=3, default=-1),
-    Field("metadata", "string"),
-    Field("commitTimestamp", "int64"),
-    Field("expireTimestamp", "int64", since=1, until=1, default=-1),
+OFFSET_KEY = fields_of("group string, topic string, partition int32")
+OFFSET_VALUE = fields_of(
+    "offset int64, leaderEpoch int32 3+ default=-1, metadata string, commitTimestamp int64, "
+    "expireTimestamp int64 1 default=-1"
 )
-GROUP_KEY_FIELDS = (Field("group", "string"),)
-MEMBER = (
-    Field("memberId", "string"),
-    Field("groupInstanceId", "string", since=3),
-    Field("clientId", "string"),
-    Field("clientHost", "string"),
-    Field("rebalanceTimeout", "int32", since=1),
-    Field("sessionTimeout", "int32"),
-    Field("subscription", "bytes"),
-    Field("assignment", "bytes"),
+GROUP_KEY_FIELDS = fields_of("group string")
+MEMBER = fields_of(
+    "memberId string, groupInstanceId string 3+, clientId string, clientHost string, rebalanceTimeout int32 1+, "
+    "sessionTimeout int32, subscription bytes, assignment bytes"
 )
-GROUP_VALUE = (
-    Field("protocolType", "string"),
-    Field("generation", "int32"),
-    Field("protocol", "string"),
-    Field("leader", "string"),
-    Field("currentStateTimestamp", "int64", since=2),
-    Field("members", "[]", of=MEMBER),
+GROUP_VALUE = fields_of(
+    "protocolType string, generation int32, protocol string, leader string, currentStateTimestamp int64 2+, members []",
+    members=MEMBER,
 )
-ASSIGNED_TOPIC = (Field("topic", "string"), Field("partitions", "[int32]"))
-ASSIGNMENT = (Field("assigned", "[]", of=ASSIGNED_TOPIC),)
+ASSIGNED_TOPIC = fields_of("topic string, partitions [int32]")
+ASSIGNMENT = fields_of("assigned []", assigned=ASSIGNED_TOPIC)
 USER_DATA = Field("userData", "bytes")  # follows; not read
-SUBSCRIPTION = (Field("topics", "[string]"), USER_DATA, Field("ownedPartitions", "[]", of=ASSIGNED_TOPIC))
-
-EPOCH_VALUE = (Field("epoch", "int32"), Field("metadataHash", "int64", tag=0))
-MEMBER_KEY_FIELDS = (Field("group", "string"), Field("member", "string"))
-CLASSIC_PROTOCOL = (Field("name", "string"), Field("metadata", "bytes"))
-CLASSIC_MEMBER = (Field("sessionTimeoutMs", "int32"), Field("supportedProtocols", "[]", of=CLASSIC_PROTOCOL))
-MEMBER_VALUE = (
-    Field("instanceId", "string"),
-    Field("rackId", "string"),
-    Field("clientId", "string"),
-    Field("clientHost", "string"),
-    Field("subscribedTopicNames", "[string]"),
-    Field("subscribedTopicRegex", "string"),
-    Field("rebalanceTimeoutMs", "int32"),
-    Field("serverAssignor", "string"),
-    Field("classicMemberMetadata", "struct", of=CLASSIC_MEMBER, tag=0),  # of a member of the classic protocol
+SUBSCRIPTION = (
+    *fields_of("topics [string]"),
+    USER_DATA,
+    *fields_of("ownedPartitions []", ownedPartitions=ASSIGNED_TOPIC),
 )
-OWNED_TOPIC = (Field("topicId", "uuid"), Field("partitions", "[int32]"))
-CURRENT_VALUE = (
-    Field("memberEpoch", "int32"),
-    Field("previousMemberEpoch", "int32"),
-    Field("state", "int8"),
-    Field("assignedPartitions", "[]", of=OWNED_TOPIC),
-    Field("partitionsPendingRevocation", "[]", of=OWNED_TOPIC),
+
+EPOCH_VALUE = fields_of("epoch int32, metadataHash int64 tag=0")
+MEMBER_KEY_FIELDS = fields_of("group string, member string")
+CLASSIC_PROTOCOL = fields_of("name string, metadata bytes")
+CLASSIC_MEMBER = fields_of("sessionTimeoutMs int32, supportedProtocols []", supportedProtocols=CLASSIC_PROTOCOL)
+MEMBER_VALUE = fields_of(
+    "instanceId string, rackId string, clientId string, clientHost string, subscribedTopicNames [string], "
+    "subscribedTopicRegex string, rebalanceTimeoutMs int32, serverAssignor string, classicMemberMetadata struct tag=0",
+    classicMemberMetadata=CLASSIC_MEMBER,  # of a member of the classic protocol
+)
+OWNED_TOPIC = fields_of("topicId uuid, partitions [int32]")
+CURRENT_VALUE = fields_of(
+    "memberEpoch int32, previousMemberEpoch int32, state int8, assignedPartitions [], partitionsPendingRevocation []",
+    assignedPartitions=OWNED_TOPIC,
+    partitionsPendingRevocation=OWNED_TOPIC,
 )
 
 

@@ -11,101 +11,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .record_schema import Field, MalformedRecordError, WireCursor, read_fields, varint, write_fields
+from .record_schema import Field, MalformedRecordError, WireCursor, fields_of, read_fields, varint, write_fields
 
 
 class RecordSchema:
     """A type of records: its name, the highest known version, and its fields."""
 
-    def __init__(self, name: str, max_version: int, *fields: Field) -> None:
-        self.name, self.max_version, self.fields = name, max_version, fields
+    def __init__(self, name: str, max_version: int, text: str = "", **of: tuple[Field, ...]) -> None:
+        self.name, self.max_version, self.fields = name, max_version, fields_of(text, **of)
 
-
-ENDPOINT = (
-    Field("name", "string"),
-    Field("host", "string"),
-    Field("port", "uint16"),
-    Field("securityProtocol", "int16"),
-)
-FEATURE = (Field("name", "string"), Field("minSupportedVersion", "int16"), Field("maxSupportedVersion", "int16"))
 
 SCHEMAS: dict[int, RecordSchema] = {
     0: RecordSchema(
         "REGISTER_BROKER_RECORD",
         4,
-        Field("brokerId", "int32"),
-        Field("isMigratingZkBroker", "bool", since=2),
-        Field("incarnationId", "uuid"),
-        Field("brokerEpoch", "int64"),
-        Field("endPoints", "[]", of=ENDPOINT),
-        Field("features", "[]", of=FEATURE),
-        Field("rack", "string"),
-        Field("fenced", "bool"),
-        Field("inControlledShutdown", "bool", since=1),
-        Field("logDirs", "[uuid]", since=3, tag=0),
-        Field("cordonedLogDirs", "[uuid]", since=4, tag=1),
+        "brokerId int32, isMigratingZkBroker bool 2+, incarnationId uuid, brokerEpoch int64, endPoints [], "
+        "features [], rack string, fenced bool, inControlledShutdown bool 1+, logDirs [uuid] 3+ tag=0, "
+        "cordonedLogDirs [uuid] 4+ tag=1",
+        endPoints=fields_of("name string, host string, port uint16, securityProtocol int16"),
+        features=fields_of("name string, minSupportedVersion int16, maxSupportedVersion int16"),
     ),
-    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, Field("brokerId", "int32"), Field("brokerEpoch", "int64")),
-    2: RecordSchema("TOPIC_RECORD", 0, Field("name", "string"), Field("topicId", "uuid")),
+    1: RecordSchema("UNREGISTER_BROKER_RECORD", 0, "brokerId int32, brokerEpoch int64"),
+    2: RecordSchema("TOPIC_RECORD", 0, "name string, topicId uuid"),
     3: RecordSchema(
         "PARTITION_RECORD",
         2,
-        Field("partitionId", "int32"),
-        Field("topicId", "uuid"),
-        Field("replicas", "[int32]"),
-        Field("isr", "[int32]"),
-        Field("removingReplicas", "[int32]"),
-        Field("addingReplicas", "[int32]"),
-        Field("leader", "int32"),
-        Field("leaderRecoveryState", "int8", tag=0, default=0),
-        Field("leaderEpoch", "int32"),
-        Field("partitionEpoch", "int32"),
-        Field("directories", "[uuid]", since=1),
-        Field("eligibleLeaderReplicas", "[int32]", since=2, tag=1),
-        Field("lastKnownElr", "[int32]", since=2, tag=2),
+        "partitionId int32, topicId uuid, replicas [int32], isr [int32], removingReplicas [int32], "
+        "addingReplicas [int32], leader int32, leaderRecoveryState int8 tag=0 default=0, leaderEpoch int32, "
+        "partitionEpoch int32, directories [uuid] 1+, eligibleLeaderReplicas [int32] 2+ tag=1, "
+        "lastKnownElr [int32] 2+ tag=2",
     ),
-    4: RecordSchema(
-        "CONFIG_RECORD",
-        0,
-        Field("resourceType", "int8"),
-        Field("resourceName", "string"),
-        Field("name", "string"),
-        Field("value", "string"),
-    ),
+    4: RecordSchema("CONFIG_RECORD", 0, "resourceType int8, resourceName string, name string, value string"),
     5: RecordSchema(
         "PARTITION_CHANGE_RECORD",
         2,
-        Field("partitionId", "int32"),
-        Field("topicId", "uuid"),
-        Field("isr", "[int32]", tag=0),
-        Field("leader", "int32", tag=1, default=-2),
-        Field("replicas", "[int32]", tag=2),
-        Field("removingReplicas", "[int32]", tag=3),
-        Field("addingReplicas", "[int32]", tag=4),
-        Field("leaderRecoveryState", "int8", tag=5, default=-1),
-        Field("eligibleLeaderReplicas", "[int32]", since=2, tag=6),
-        Field("lastKnownElr", "[int32]", since=2, tag=7),
-        Field("directories", "[uuid]", since=1, tag=8),
+        "partitionId int32, topicId uuid, isr [int32] tag=0, leader int32 tag=1 default=-2, replicas [int32] tag=2, "
+        "removingReplicas [int32] tag=3, addingReplicas [int32] tag=4, leaderRecoveryState int8 tag=5 default=-1, "
+        "eligibleLeaderReplicas [int32] 2+ tag=6, lastKnownElr [int32] 2+ tag=7, directories [uuid] 1+ tag=8",
     ),
-    7: RecordSchema("FENCE_BROKER_RECORD", 0, Field("id", "int32"), Field("epoch", "int64")),
-    8: RecordSchema("UNFENCE_BROKER_RECORD", 0, Field("id", "int32"), Field("epoch", "int64")),
-    9: RecordSchema("REMOVE_TOPIC_RECORD", 0, Field("topicId", "uuid")),
-    12: RecordSchema("FEATURE_LEVEL_RECORD", 0, Field("name", "string"), Field("featureLevel", "int16")),
+    7: RecordSchema("FENCE_BROKER_RECORD", 0, "id int32, epoch int64"),
+    8: RecordSchema("UNFENCE_BROKER_RECORD", 0, "id int32, epoch int64"),
+    9: RecordSchema("REMOVE_TOPIC_RECORD", 0, "topicId uuid"),
+    12: RecordSchema("FEATURE_LEVEL_RECORD", 0, "name string, featureLevel int16"),
     17: RecordSchema(
         "BROKER_REGISTRATION_CHANGE_RECORD",
         3,
-        Field("brokerId", "int32"),
-        Field("brokerEpoch", "int64"),
-        Field("fenced", "int8", tag=0, default=0),
-        Field("inControlledShutdown", "int8", since=1, tag=1, default=0),
-        Field("logDirs", "[uuid]", since=2, tag=2),
-        Field("cordonedLogDirs", "[uuid]", since=3, tag=3),
+        "brokerId int32, brokerEpoch int64, fenced int8 tag=0 default=0, inControlledShutdown int8 1+ tag=1 default=0, "
+        "logDirs [uuid] 2+ tag=2, cordonedLogDirs [uuid] 3+ tag=3",
     ),
-    21: RecordSchema("ZK_MIGRATION_STATE_RECORD", 0, Field("zkMigrationState", "int8")),
+    21: RecordSchema("ZK_MIGRATION_STATE_RECORD", 0, "zkMigrationState int8"),
     23: RecordSchema("BEGIN_TRANSACTION_RECORD", 0),
     24: RecordSchema("END_TRANSACTION_RECORD", 0),
     25: RecordSchema("ABORT_TRANSACTION_RECORD", 0),
-    28: RecordSchema("CLEAR_ELR_RECORD", 0, Field("topicName", "string")),
+    28: RecordSchema("CLEAR_ELR_RECORD", 0, "topicName string"),
 }
 
 NAMES = frozenset(schema.name for schema in SCHEMAS.values())

@@ -14,21 +14,15 @@ import polars as pl
 from ..tables import typed
 from .batch_layout import CRC32C
 from .batch_loops import crc
-from .record_schema import Field, MalformedRecordError, WireCursor, read_fields
+from .record_schema import MalformedRecordError, WireCursor, fields_of, read_fields
 from .tables import ABORTED, DAMAGE, PRODUCERS, Row, damage_row, null_where_negative, unreadable_row
 
 INDEX_VERSION, INDEX_BYTES = 0, 34
 SNAPSHOT_VERSION, ENTRIES_AT = 1, 6
 MAX_BYTES = 64 << 20  # far more producers or transactions than a segment has
-ENTRY = (
-    Field("producer_id", "int64"),
-    Field("producer_epoch", "int16"),
-    Field("last_sequence", "int32"),
-    Field("last_offset", "int64"),
-    Field("offset_delta", "int32"),
-    Field("timestamp", "int64"),
-    Field("coordinator_epoch", "int32"),
-    Field("open_since", "int64"),
+ENTRY = fields_of(
+    "producer_id int64, producer_epoch int16, last_sequence int32, last_offset int64, offset_delta int32, "
+    "timestamp int64, coordinator_epoch int32, open_since int64"
 )
 _INDEX = np.dtype([("version", ">i2"), *((name, ">i8") for name in ABORTED if name != "byte")])
 

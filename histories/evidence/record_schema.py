@@ -62,6 +62,21 @@ class Field:
     default: Any = None  # of a field that the record lacks
 
 
+def fields_of(text: str, **of: tuple[Field, ...]) -> tuple[Field, ...]:
+    """The fields that a text lists: "id int32, logDirs [uuid] 3+ tag=0, members []"; `of` has those of its members.
+
+    Versions are written as in Kafka's own tables: 3+ (since version 3), or 3 (no other one).
+    """
+    found = []
+    for name, kind, *more in map(str.split, filter(None, text.split(", "))):
+        about = {key: int(value) for key, _, value in (option.partition("=") for option in more) if value}
+        for versions in (option for option in more if "=" not in option):
+            about["since"] = int(versions.rstrip("+"))
+            about |= {} if versions.endswith("+") else {"until": about["since"]}
+        found.append(Field(name, kind, of=of.get(name, ()), **about))
+    return tuple(found)
+
+
 def read_fields(cursor: WireCursor, fields: tuple[Field, ...], version: int, flexible: bool) -> dict[str, Any]:
     """The fields of a record by name. Raises MalformedRecordError."""
     out = {field.name: field.default for field in fields}

@@ -11,24 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .record_schema import Field, MalformedRecordError, WireCursor, read_key, read_versioned
+from .record_schema import MalformedRecordError, WireCursor, fields_of, read_key, read_versioned
 
 LATEST = FLEXIBLE_SINCE = 1
 
-KEY = (Field("transactionalId", "string"),)
-PARTITIONS = (Field("topic", "string"), Field("partitionIds", "[int32]"))
-VALUE = (
-    Field("producerId", "int64"),
-    Field("previousProducerId", "int64", since=1, tag=0, default=-1),
-    Field("nextProducerId", "int64", since=1, tag=1, default=-1),
-    Field("producerEpoch", "int16"),
-    Field("nextProducerEpoch", "int16", since=1, tag=3, default=-1),
-    Field("transactionTimeoutMs", "int32"),
-    Field("transactionStatus", "int8"),
-    Field("transactionPartitions", "[]", of=PARTITIONS),
-    Field("transactionLastUpdateTimestampMs", "int64"),
-    Field("transactionStartTimestampMs", "int64"),
-    Field("clientTransactionVersion", "int16", since=1, tag=2, default=0),
+KEY = fields_of("transactionalId string")
+VALUE = fields_of(
+    "producerId int64, previousProducerId int64 1+ tag=0 default=-1, nextProducerId int64 1+ tag=1 default=-1, "
+    "producerEpoch int16, nextProducerEpoch int16 1+ tag=3 default=-1, transactionTimeoutMs int32, "
+    "transactionStatus int8, transactionPartitions [], transactionLastUpdateTimestampMs int64, "
+    "transactionStartTimestampMs int64, clientTransactionVersion int16 1+ tag=2 default=0",
+    transactionPartitions=fields_of("topic string, partitionIds [int32]"),
 )
 STATES = {
     0: "empty",
