@@ -3,9 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 Value = TypeVar("Value")
+Arguments = ParamSpec("Arguments")
+
+
+class HasMemo(Protocol):
+    """Something that keeps what is derived from it."""
+
+    @property
+    def memo(self) -> dict[Any, Any]:
+        """The results by function and arguments."""
+
+
+Source = TypeVar("Source", bound=HasMemo)
+
+
+def once(
+    function: Callable[Concatenate[Source, Arguments], Value],
+) -> Callable[Concatenate[Source, Arguments], Value]:
+    """Caches a function with its first argument, such as a partition; the others must be hashable."""
+
+    @wraps(function)
+    def cached(source: Source, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Value:
+        key = (function, *args, *kwargs.items())
+        if key not in source.memo:
+            source.memo[key] = function(source, *args, **kwargs)
+        result: Value = source.memo[key]
+        return result
+
+    return cached
 
 
 class cached_property(Generic[Value]):  # noqa: N801

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64
+from ..cached import once
 from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND, Fact, dated, listed
 from ..timelines.terms import Term
@@ -77,30 +78,18 @@ class LeaderChange:
         return self.new.leader if self.new and not self.new.has_conflict else None
 
 
+@once
 def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
-    """The leader change that lost records: from the epochs in the segments if they have them, else from times."""
-    if lost not in timeline.memo:  # each cause that brokers may have asks for it
-        timeline.memo[lost] = _leader_change(timeline, lost)
-    change: LeaderChange = timeline.memo[lost]
-    return change
-
-
-def _had_stopped_before(timeline: Timeline, leader: str | None, lost: Lost) -> bool:
-    """Whether a leader acknowledged none of the records, or not the last, as its process had ended.
-
-    Those of a transaction were acknowledged at any time since the first.
-    """
-    return had_stopped(timeline, leader, lost if lost.committed is None else replace(lost, last_acked=lost.first_acked))
-
-
-def _leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
-    """The leader change by the epochs of the lost record (`then`) and of the record there `now`, else by times.
+    """The leader change that lost records, by the epochs of the lost record (`then`) and of the record there `now`,
+    else by times.
 
     For example, if epoch 3 wrote the lost record of offset 5, and offset 5 now has a record of epoch 4: from 3 to 4.
     """
     then, now = epoch_of_records(timeline, lost), epoch_at_offset(timeline, lost)
     old = timeline.terms.get(then) if then is not None else writing_term(timeline, lost, now)
-    if old is not None and (began_after_acknowledgement(old, lost) or _had_stopped_before(timeline, old.leader, lost)):
+    # Records of a transaction were acknowledged at any time since the first.
+    acked = lost if lost.committed is None else replace(lost, last_acked=lost.first_acked)
+    if old is not None and (began_after_acknowledgement(old, lost) or had_stopped(timeline, old.leader, acked)):
         old = None  # another broker acknowledged them; a metadata log that came back from a backup does not show it
     then = old.epoch if old is not None and now is not None and now < old.epoch else then
     leader = f"the leader of {lost.name} when the records were acknowledged ({leader_files(timeline)})"

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from ..cached import once
 from ..replicas.replica_logs import in_snapshot
 from ..timelines.facts import Fact, chain, dated, fact_of, is_end_of_process
 from ..timelines.terms import Term
@@ -136,13 +137,11 @@ def explain_leaders(timeline: Timeline, epoch: int) -> Attempt:
     return needs(f"whether the first leader of epoch {epoch} still led when the second began")
 
 
+@once
 def shared_epochs(timeline: Timeline) -> list[SharedEpoch]:
     """The leader epochs that two brokers led at the same time; each pair of three leaders is one."""
-    if "shared epochs" not in timeline.memo:
-        terms = [timeline.terms[epoch] for epoch in sorted(timeline.led_by_two) if epoch in timeline.terms]
-        timeline.memo["shared epochs"] = [shared for term in terms for shared in _leaders_at_once(timeline, term)]
-    found: list[SharedEpoch] = timeline.memo["shared epochs"]
-    return found
+    terms = [timeline.terms[epoch] for epoch in sorted(timeline.led_by_two) if epoch in timeline.terms]
+    return [shared for term in terms for shared in _leaders_at_once(timeline, term)]
 
 
 def _leaders_at_once(timeline: Timeline, term: Term) -> list[SharedEpoch]:

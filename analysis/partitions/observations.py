@@ -6,10 +6,8 @@ final_reads.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 import polars as pl
 
@@ -17,6 +15,7 @@ from ...histories.evidence.tables import ABORTED, GROUPS, METADATA, PRODUCERS, S
 from ...histories.settings import Settings
 from ...histories.tables import CONTEXT, MARKS, MIN_INT64, OBSERVED, READS, SENDS, no_rows, without_key
 from ..cached import cached_property
+from ..cached import once as once
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition
 from ..replicas.resolved_outcomes import ABSENCES, legal_absences
 from ..timelines.timeline import Timeline
@@ -63,11 +62,6 @@ def with_null_tombstones(sends: pl.DataFrame, tombstones: pl.Series) -> pl.DataF
     """Sends with null for the value of each tombstone, as in the brokers' logs, and its name in `tombstone`."""
     is_tombstone = pl.col("value").is_in(tombstones.implode())
     return sends.with_columns(value=pl.when(~is_tombstone).then("value"), tombstone=pl.when(is_tombstone).then("value"))
-
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-Observed = TypeVar("Observed", bound="Observations")
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,22 +185,6 @@ def last_heal(context: pl.DataFrame) -> int:
     faults = context.filter(pl.col("kind").is_in(["fault", "heal"]))
     last = faults.select(pl.max_horizontal(pl.col("invoked").max(), pl.col("completed").max())).item()
     return last if isinstance(last, int) else MIN_INT64
-
-
-def once(
-    function: Callable[Concatenate[Observed, Arguments], Result],
-) -> Callable[Concatenate[Observed, Arguments], Result]:
-    """Caches a function of observations with the partition; its other arguments must be hashable."""
-
-    @wraps(function)
-    def cached(p: Observed, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        key = (function, *args, *kwargs.items())
-        if key not in p.memo:
-            p.memo[key] = function(p, *args, **kwargs)
-        result: Result = p.memo[key]
-        return result
-
-    return cached
 
 
 def _sorted_by_time(frame: pl.DataFrame) -> pl.DataFrame:

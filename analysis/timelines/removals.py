@@ -15,6 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from ...histories.tables import MIN_INT64
+from ..cached import once
 from ..extremes import least
 from ..replicas.replica_logs import ReplicaLogs
 from .changes import HighWatermark, LogEnd
@@ -113,15 +114,9 @@ def high_watermark_before(timeline: Timeline, cut: LogEnd) -> HighWatermark | No
     return max(dated(marks, since - 1, cut.when), key=lambda mark: mark.offset, default=None)
 
 
+@once
 def removals(timeline: Timeline) -> list[Removal]:
     """The ranges with records that truncations removed for good, the longest first."""
-    if removals not in timeline.memo:
-        timeline.memo[removals] = _removals(timeline)
-    found: list[Removal] = timeline.memo[removals]
-    return found
-
-
-def _removals(timeline: Timeline) -> list[Removal]:
     cuts: dict[tuple[int, int, int | None], list[LogEnd]] = {}
     epochs = _Epochs(timeline)
     for cut in recorded_truncations(timeline)[:MAX_TRUNCATIONS]:
