@@ -71,10 +71,7 @@ def _losses_behind(finding: Finding, losses: pl.DataFrame) -> list[str]:
 
 
 def judge_whole_run(found: Mapping[str, CyclesByType], settings: Settings) -> RunJudgement:
-    """The judgement of the rules of cycles.
-
-    `found` are the cycles between its transactions (find_cycles).
-    """
+    """The judgement of the rules of cycles; `found` are the cycles between transactions, by search and type."""
     findings, missing = judge_cycles(found, settings)
     rules = settings.rules or RULES
     chosen = [(finding, drawing) for finding, drawing in findings if finding.rule in rules]

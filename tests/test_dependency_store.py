@@ -16,9 +16,9 @@ from logjudge.analysis.engines.dependency_store import DependencyStore
 from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.engines.spark import blocks
 from logjudge.analysis.engines.store import BatchStore
-from logjudge.analysis.rules.cycles import find_cycles
+from logjudge.analysis.rules.cycles import searches
 from logjudge.analysis.transactions.cycles import Cycles, cycles_of, cycles_of_slices
-from logjudge.analysis.transactions.windows import moment
+from logjudge.analysis.transactions.windows import dependencies_within, moment, windows_of
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import MAX_INT64
 from test_cycles import frame, graph, two_partitions
@@ -77,7 +77,10 @@ def test_the_store_finds_what_a_search_in_memory_finds(in_memory: bool, monkeypa
 
     monkeypatch.setattr(dependency_store, "cycles_of_slices", recorded_search)
     found = store.find_cycles()
-    whole = find_cycles(pl.concat(frames), settings)
+    rows, whole = pl.concat(frames), {}
+    for name, one in searches(settings).items():
+        inside = dependencies_within(rows, windows_of(rows, one.dependencies), one.dependencies)
+        whole[name] = cycles_of(inside, one.max_components, one.as_elle)
     assert {name: _lengths(one) for name, one in found.items()} == {name: _lengths(one) for name, one in whole.items()}
     assert len(whole["committed"]["G1c"].shortest) >= 3
     assert len(slices) > 6

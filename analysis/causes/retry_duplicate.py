@@ -35,11 +35,7 @@ def explain_duplicate(timeline: Timeline, repeated: Repeated, copies: Sequence[R
         text = f"acks={acks} disables idempotence" if configured is None else "enable.idempotence=false"
         facts.append(Fact(f"{text} for {repeated.process}", "configured", source="run.json"))
     facts += [copy_fact(timeline, row, "without a producer id") for row in copies]
-    facts += _elections_between(timeline, copies)
-    return Attempt(True, ordered(facts), ["enable.idempotence=true (the default of Kafka's own client since 3.0)"])
-
-
-def _elections_between(timeline: Timeline, copies: Sequence[Record]) -> list[Fact]:
     epochs = [row["leader_epoch"] for row in copies if row["leader_epoch"] is not None]
     between = [term for term in timeline.terms.values() if epochs and epochs[0] < term.epoch <= epochs[-1]]
-    return [term.facts[0] for term in between if term.facts]
+    facts += [term.facts[0] for term in between if term.facts]
+    return Attempt(True, ordered(facts), ["enable.idempotence=true (the default of Kafka's own client since 3.0)"])

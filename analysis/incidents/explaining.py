@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
+
+import polars as pl
 
 from ...histories.tables import Finding
 from ..causes.cases import LOSSES, UNKNOWN, Explanation
 from ..partitions.partition import Partition
+from ..replicas.replica_logs import ReplicaLogs
 from ..rules import RULES
 from ..rules.rule import sends_of
 from .divergences import explain_divergence, explain_split_brain, split_brain_losses
 from .incident import MAX_TEXT, Explained
 from .losses import ExplainedFindings, ExplainedRange, Losses, explain_losses
 from .missed import explain_missed, explain_regression
-from .remaining_copies import remaining_copies
 from .repeats import explain_duplicate, explain_misread, explain_replaced
 from .transaction_ends import explain_aborted, explain_ending
 from .truncations import explain_truncations
+
+MAX_COPIES = 3
+_LOG = pl.col("file").str.replace(r"/\d{20}\.log$", "")  # the folder of a segment; a dump has no other files
 
 # By what a rule's findings are explained as (Rule.explained_as); losses have `explain_losses`.
 EXPLAINERS: dict[str, Callable[[Partition, Finding, Losses], Explanation | None]] = {
@@ -69,6 +74,20 @@ def _explained(p: Partition, one: ExplainedFindings) -> Explained:
         lost = replace(one.lost.as_range(), copies=remaining_copies(p.replica_logs, one.lost.values))
     ids = tuple(finding.id for finding in one.findings)
     return Explained(**vars(one.explanation), sentence=one.findings[0].sentence[:MAX_TEXT], findings=ids, lost=lost)
+
+
+def remaining_copies(logs: ReplicaLogs | None, values: Collection[str]) -> tuple[tuple[str, int], ...]:
+    """At most MAX_COPIES logs with the most of these lost values, and how many of them each has.
+
+    They are in a snapshot, in a leftover folder, or in a replica's last log that differs from the leader's: the records
+    can be copied from there.
+    """
+    if logs is None or not values:
+        return ()
+    wanted = pl.Series("value", list(values), pl.String)
+    records = pl.concat([frame.select("file", "value") for frame in (logs.records, logs.leftovers)])
+    held = records.filter(pl.col("value").is_in(wanted.implode())).group_by(log=_LOG).agg(pl.col("value").n_unique())
+    return tuple(held.sort("value", "log", descending=[True, False]).head(MAX_COPIES).rows())
 
 
 def _explain_all(p: Partition, findings: list[Finding]) -> list[ExplainedFindings]:

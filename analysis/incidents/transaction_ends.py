@@ -112,7 +112,7 @@ def _part_at(p: Partition, offset: int, values: list[str]) -> TransactionPart | 
         first=offset,
         last=mine["offset"].to_list()[-1],
         values=tuple(mine["value"].drop_nulls()),
-        created=_time_of(p, record),
+        created=pl.select(on_clock_of_history(pl.lit(record["timestamp"], pl.Int64), p.settings)).item(),
         record=record,
         decision=decision,
         older_transaction=older,
@@ -138,12 +138,6 @@ def _last_of_lower_epoch(p: Partition, producer: int, record: Record) -> Record 
 
 def _first_row(rows: pl.DataFrame) -> Record | None:
     return rows.row(0, named=True) if len(rows) else None
-
-
-def _time_of(p: Partition, record: Record) -> int | None:
-    """The time (ns) of a record on the history's clock."""
-    created: int | None = pl.select(on_clock_of_history(pl.lit(record["timestamp"], pl.Int64), p.settings)).item()
-    return created
 
 
 class _Coordinated(NamedTuple):

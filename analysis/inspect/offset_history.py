@@ -78,7 +78,10 @@ def offset_history(
         offset=offset,
         sent=[_send_fact(row).located(locate) for row in sent.head(MAX_SHOWN).iter_rows(named=True)],
         sent_left_out=max(len(sent) - MAX_SHOWN, 0),
-        read=[_read_fact(row).located(locate) for row in read.head(MAX_SHOWN).iter_rows(named=True)],
+        read=[
+            Fact(f"{process} read {quoted(value)}", time=time, place=place).located(locate)
+            for process, value, time, place in read.select("process", "value", "completed", "at").head(MAX_SHOWN).rows()
+        ],
         read_left_out=max(len(read) - MAX_SHOWN, 0),
         passed=commits_past(p, offset)[:MAX_SHOWN],
         transaction=[fact.located(locate) for fact in transaction_at(p, offset)],
@@ -102,10 +105,6 @@ def _send_fact(row: Record) -> Fact:
     else:
         sentence += {"fail": ", which failed", "info": ", without a recorded outcome"}[outcome]
     return Fact(sentence, time=row["completed"] or row["invoked"], place=row["at"])
-
-
-def _read_fact(row: Record) -> Fact:
-    return Fact(f"{row['process']} read {quoted(row['value'])}", time=row["completed"], place=row["at"])
 
 
 def _replica_rows(p: Partition, offset: int) -> list[Record]:

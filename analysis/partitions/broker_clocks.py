@@ -263,15 +263,12 @@ def metadata_clock(
     if is_behind == is_ahead:
         return unknown
     offset = _shown_by_brokers(clocks, ahead)
-    if offset is None or not _is_within(offset, low, high):
+    is_below = offset is not None and low is not None and offset < low - SLACK_MS
+    if offset is None or is_below or (high is not None and offset > high + SLACK_MS):
         offset = low if low is not None and high is not None and low <= high <= low + MAX_WIDTH_MS else None
     if offset is None:
         return unknown
     return Clock(METADATA_TOPIC, offset, offset - SLACK_MS, offset + SLACK_MS, by_records=True)
-
-
-def _is_within(offset: int, low: int | None, high: int | None) -> bool:
-    return (low is None or offset >= low - SLACK_MS) and (high is None or offset <= high + SLACK_MS)
 
 
 def _created_before_acknowledgements(records: pl.DataFrame, sends: pl.DataFrame, started: int) -> int | None:

@@ -45,7 +45,8 @@ def collected_logs(
     replicas = recorded or assigned_replicas(metadata, log_events, configured, partition)
     if replicas and not recorded:
         replicas = (recorded := replicas_after_moves(replicas, log_events)) or replicas
-    leader, holders = last_leader(metadata, log_events), _brokers_with_batches(frames)
+    leader = last_leader(metadata, log_events)
+    holders = frozenset(frames["batches"]["broker"] if "batches" in frames else ())
     return replica_logs_of(
         topic,
         partition,
@@ -61,11 +62,6 @@ def collected_logs(
         is_tiered=is_tiered(config, topic, of_no_partition, log_events),
         removed_in=frozenset(of_no_partition.filter(kind="remove-topic", topic=topic)["snapshot"]),
     )
-
-
-def _brokers_with_batches(frames: Frames) -> frozenset[str]:
-    batches = frames.get("batches")
-    return frozenset() if batches is None else frozenset(batches["broker"])
 
 
 def _metadata_of_this_log(metadata: pl.DataFrame, frames: Frames) -> pl.DataFrame:

@@ -19,9 +19,8 @@ from ..cached import cached_property
 from ..partitions.foreign_clock import foreign_clock
 from ..partitions.partition import Partition
 from ..transactions.cycle_types import TYPES
-from ..transactions.cycles import Cycles, cycles_of
+from ..transactions.cycles import Cycles
 from ..transactions.shortest_cycle import Cycle, Step
-from ..transactions.windows import dependencies_within, windows_of
 from ..wording import plural, short
 from .rule import Judgement, Rule, judge_later, seconds
 
@@ -126,20 +125,10 @@ def searches(settings: Settings) -> dict[str, Search]:
     }
 
 
-def find_cycles(dependencies: pl.DataFrame, settings: Settings) -> dict[str, CyclesByType]:
-    """The cycles of a run's DEPENDENCIES, by search and type."""
-    found: dict[str, CyclesByType] = {}
-    for name, search in searches(settings).items():
-        chosen = search.dependencies
-        inside = dependencies_within(dependencies, windows_of(dependencies, chosen), chosen)
-        found[name] = cycles_of(inside, search.max_components, search.as_elle)
-    return found
-
-
 def judge_cycles(
     found: Mapping[str, CyclesByType], settings: Settings
 ) -> tuple[list[tuple[Finding, Drawing]], list[tuple[str, str]]]:
-    """The findings of what `find_cycles` found, and by rule the settings that are missing to judge the rest."""
+    """The findings of these cycles, by search and type, and by rule the settings that are missing to judge the rest."""
     if settings.dialect == "jepsen":
         severity = {name: "permitted" if settings.ww_deps or name[:2] == "G0" else "violation" for name in TYPES}
         in_words = partial(CycleInWords, in_jepsen=True)

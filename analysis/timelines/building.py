@@ -54,8 +54,10 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
         fields = json.loads(row["fields"])
         if handler := HANDLERS.get(row["kind"]):
             handler(builder, row, fields)
-        if fields.get("high_watermark") is not None:
-            builder.high_watermarks.append(_high_watermark(builder, row, fields["high_watermark"]))
+        if (mark := fields.get("high_watermark")) is not None:
+            text = f"broker {row['broker']}'s high watermark of {builder.replica_logs.name} was {mark}"
+            fact = line_fact(builder, row, text, "high-watermark", offset=mark)
+            builder.high_watermarks.append(HighWatermark(fact, row["broker"], mark))
     _from_files(builder)
     _from_faults(builder)
     if version is not None:
@@ -71,12 +73,6 @@ def build_timeline(builder: Builder, metadata: pl.DataFrame, log_events: pl.Data
     builder.events.sort(key=_undated_last)
     builder.moves.sort(key=_undated_last)
     return builder
-
-
-def _high_watermark(builder: Builder, row: dict[str, Any], offset: int) -> HighWatermark:
-    """The high watermark in a line of a broker: one that loads a log, begins to lead or to follow, or truncates."""
-    text = f"broker {row['broker']}'s high watermark of {builder.replica_logs.name} was {offset}"
-    return HighWatermark(line_fact(builder, row, text, "high-watermark", offset=offset), row["broker"], offset)
 
 
 def _time_and_line(clocks: Mapping[str, Clock], row: dict[str, Any]) -> tuple[bool, int, bool, int]:

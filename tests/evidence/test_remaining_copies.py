@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge.analysis.causes.cases import LostRange
-from logjudge.analysis.incidents.remaining_copies import remaining_copies
+from logjudge.analysis.incidents.explaining import remaining_copies
 from logjudge.analysis.replicas.replica_logs import replica_logs_of
 
 from .replica_texts import joined, logs

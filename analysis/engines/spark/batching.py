@@ -20,10 +20,10 @@ from ...kernel import Judged
 from ...partitions.common import common_of
 from ...partitions.unit import Tables
 from ...results import to_frame
-from ...rules.cycles import find_cycles
 from ...run_rules import judge_whole_run
 from ...screening.retained import OtherRows
 from ...screening.screen import as_small, screen_batch
+from ..dependency_store import DependencyStore
 from ..local import judge_stored
 from ..store import ObservationStore
 from ..threads import in_pool
@@ -139,7 +139,10 @@ def _few_rows(blocks: Collection[tuple[str, bytes]]) -> list[tuple[str, pl.DataF
 def _blocks_of(judged: Judged, settings: Settings) -> Iterator[Row]:
     yield from _results(to_frame(judged.findings), judged.summaries)
     if settings.dialect == "jepsen" and judged.dependencies:  # one unit: all of its cycles are here
-        findings, record = judge_whole_run(find_cycles(pl.concat(judged.dependencies), settings), settings)
+        between = DependencyStore(settings)
+        for dependencies in judged.dependencies:
+            between.add(dependencies)
+        findings, record = judge_whole_run(between.find_cycles(), settings)
         yield from _results(findings, [])
         yield of_no_partition("run", json.dumps(record).encode())
     else:

@@ -7,7 +7,7 @@ search) and the cycles that become findings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,7 @@ SCHEMA = schema_of(ROW)
 
 
 def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) -> dict[str, CyclesByType]:
-    """The cycles in blocks of DEPENDENCIES, by search and type, as rules.cycles.find_cycles returns them."""
+    """The cycles in blocks of DEPENDENCIES, by search and type, as DependencyStore.find_cycles returns them."""
     of_tasks = blocks.select("payload").mapInArrow(partial(_windows, settings), ROW)
     by_search = of_tasks.repartition(len(searches(settings)), "search").groupBy("search")
     rows = by_search.applyInArrow(_join_windows, ROW)
@@ -52,8 +52,8 @@ def find_cycles(session: SparkSession, blocks: DataFrame, settings: Settings) ->
     within = blocks.select("payload").mapInArrow(partial(_within, settings, packed, buckets), ROW)
     tasks = min(len(packed) * buckets, shuffle_tasks(session))
     by_bucket = within.repartition(tasks, "search", "number").groupBy("search", "number")
-    found = by_bucket.applyInArrow(_make_find(settings), ROW)
-    joined = found.groupBy("search").applyInArrow(_make_join(settings), ROW)
+    found = by_bucket.applyInArrow(_of_search(partial(_find, settings)), ROW)
+    joined = found.groupBy("search").applyInArrow(_of_search(partial(_join, settings)), ROW)
     return no_cycles | {row["search"]: cycles_in(orjson.loads(bytes(row["payload"]))) for row in joined.collect()}
 
 
@@ -82,26 +82,27 @@ def _within(settings: Settings, packed: Mapping[str, bytes], buckets: int, batch
                 yield from to_batches([(name, bucket, pack(part))], SCHEMA)
 
 
-def _make_find(settings: Settings) -> GroupMap:
-    def find(table: pa.Table) -> pa.Table:
+def _of_search(work: Callable[[str, list[bytes]], object]) -> GroupMap:
+    """`work` on a search and its payloads, for `applyInArrow`, which reads the type of a function's argument."""
+
+    def apply(table: pa.Table) -> pa.Table:
         name = table.column("search")[0].as_py()
-        search = searches(settings)[name]
-        rows = pl.concat(unpack(payload) for payload in table.column("payload").to_pylist())
-        if search.is_exact:  # of the keys with the same edge the one that appeared first, as in the local engine
-            edge = ["source_at", "target_at", "kind"]
-            rows = rows.sort("key_appeared").unique(edge, keep="first", maintain_order=True)
-        return _row(name, 0, orjson.dumps(cycles_of(rows, search.max_components, search.as_elle, search.is_exact)))
+        return _row(name, 0, orjson.dumps(work(name, table.column("payload").to_pylist())))
 
-    return find
+    return apply
 
 
-def _make_join(settings: Settings) -> GroupMap:
-    def join(table: pa.Table) -> pa.Table:
-        name = table.column("search")[0].as_py()
-        parts = [cycles_in(orjson.loads(payload)) for payload in table.column("payload").to_pylist()]
-        return _row(name, 0, orjson.dumps(join_cycles(parts, searches(settings)[name].max_components)))
+def _find(settings: Settings, name: str, payloads: list[bytes]) -> object:
+    search, rows = searches(settings)[name], pl.concat(map(unpack, payloads))
+    if search.is_exact:  # of the keys with the same edge the one that appeared first, as in the local engine
+        edge = ["source_at", "target_at", "kind"]
+        rows = rows.sort("key_appeared").unique(edge, keep="first", maintain_order=True)
+    return cycles_of(rows, search.max_components, search.as_elle, search.is_exact)
 
-    return join
+
+def _join(settings: Settings, name: str, payloads: list[bytes]) -> object:
+    parts = [cycles_in(orjson.loads(payload)) for payload in payloads]
+    return join_cycles(parts, searches(settings)[name].max_components)
 
 
 def _row(search: str, number: int, payload: bytes) -> pa.Table:
