@@ -101,7 +101,9 @@ def _parse_state(archive: zipfile.ZipFile) -> State:
     basis, carried = str(content["basis"]), content["carried"]
     if carried is None:
         return State(basis, positions, None)
-    tables = {name: _table(members[f"{name}.parquet"], schema) for name, schema in _TABLES.items()}
+    tables = {
+        name: typed(pl.read_parquet(io.BytesIO(members[f"{name}.parquet"])), schema) for name, schema in _TABLES.items()
+    }
     rows = Parts(
         observations=[(unit, name, frame) for name in OBSERVED for unit, frame in by_unit(tables[name])],
         context=[tables["context"]],
@@ -144,10 +146,6 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     if archive.getinfo(name).file_size > MAX_BYTES:
         raise ValueError(f"{name} of more than {MAX_BYTES >> 30} GiB")
     return archive.read(name)
-
-
-def _table(content: bytes, schema: Schema) -> pl.DataFrame:
-    return typed(pl.read_parquet(io.BytesIO(content)), schema)
 
 
 def save_state(file: Path, state: State) -> None:

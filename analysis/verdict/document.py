@@ -338,12 +338,8 @@ def _final_reads(results: Results) -> Iterator[dict[str, Any]]:
     elif concerned:
         readers = sorted({reader for summary in concerned for reader in summary["final"]["processes"]})
         sentence = f"{', '.join(readers)} read every partition to its end"
-        if silent := [one["label"] for one in concerned if _is_silent(one["final"])]:
+        finals = ((summary["label"], summary["final"]) for summary in concerned)
+        if silent := [name for name, final in finals if final["start"] == final["end"] and final["requested"] is None]:
             sentence += f"; {some(silent)} returned nothing, and only run.json shows that the end was reached there:"
             sentence += " request its end offset (end_offsets)"
         yield assumption(name, True, sentence, touched)
-
-
-def _is_silent(final: dict[str, Any]) -> bool:
-    """Whether final reads returned no record, and no request shows that the log ends there."""
-    return final["start"] == final["end"] and final["requested"] is None

@@ -45,15 +45,14 @@ def _now() -> str:
 
 
 def _objects(value: object) -> Record:
-    """Configurations by name, without secrets."""
+    """Configurations by name. Credentials in them are hidden, as reports are shared."""
     if not isinstance(value, dict):
         return {}
-    return {str(name): _without_secrets(about) for name, about in value.items() if isinstance(about, dict)}
-
-
-def _without_secrets(about: Record) -> Record:
-    """Hides credentials in client settings, as reports are shared."""
-    return {name: "(hidden)" if any(word in str(name) for word in SECRETS) else value for name, value in about.items()}
+    return {
+        str(name): {key: "(hidden)" if any(word in str(key) for word in SECRETS) else about[key] for key in about}
+        for name, about in value.items()
+        if isinstance(about, dict)
+    }
 
 
 def _inputs(run: Run) -> list[Record]:

@@ -131,14 +131,14 @@ def _read_line(state: _State, number: int, line: str) -> None:
         state.lacks_batch = False
         return
     if line.startswith("| offset: "):
-        found = _batch_with(state, int(pairs["offset"]))
-        if found is None:
+        last = state.batches[-1] if state.batches else None
+        if last is None or not last["base_offset"] <= int(pairs["offset"]) <= last["last_offset"]:
             if not state.lacks_batch:
                 reason = f"found {line[:80]!r} without the line of its batch, expected all lines of kafka-dump-log"
                 state.damage.append(damage_row("syntax", reason, line=number))
             state.lacks_batch = True
             return
-        batch = found
+        batch = last
     elif line.startswith("offset: "):
         # Before 2.0 each record is one line, with the fields of its batch.
         batch = _batch({**pairs, "baseoffset": pairs["offset"], "lastoffset": pairs["offset"], "count": "1"})
@@ -154,12 +154,6 @@ def _read_line(state: _State, number: int, line: str) -> None:
         record["control"] = {"COMMIT": "commit", "ABORT": "abort"}.get(marker[1] if marker else "", "other")
         record["key"] = record["value"] = record["digest"] = None
     state.records.append(record)
-
-
-def _batch_with(state: _State, offset: int) -> dict[str, Any] | None:
-    """The last batch, if it has this offset."""
-    batch = state.batches[-1] if state.batches else None
-    return batch if batch and batch["base_offset"] <= offset <= batch["last_offset"] else None
 
 
 def _flag(pairs: dict[str, str], name: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import polars as pl
 
-from .checkpoints import EPOCH_CHECKPOINT, read_epoch_checkpoint, read_offset_checkpoint, read_properties
+from .checkpoints import EPOCH_CHECKPOINT, TOPIC_ID_FILE, read_epoch_checkpoint, read_offset_checkpoint, read_properties
 from .parts import Part
 
 OF_LOGS = ("segment", "epochs", "properties")  # kinds of parts in the folder of a partition
@@ -63,6 +63,14 @@ def properties_of(path: Path) -> dict[str, str]:
     """The entries of a properties file."""
     frame, _ = read_properties(path)
     return dict(zip(frame["key"], frame["value"], strict=True))
+
+
+def topic_ids(parts: Iterable[Part]) -> Iterator[tuple[Part, str, str]]:
+    """Each partition.metadata with a topic id: the part, the topic of its folder, and the id."""
+    for part in parts:
+        is_wanted = part.kind == "properties" and part.topic and part.path.name == TOPIC_ID_FILE
+        if is_wanted and (topic_id := properties_of(part.path).get("topic_id")):
+            yield part, str(part.topic), topic_id
 
 
 def _logged_id(parts: list[Part], writers: Mapping[Path, str], named: str) -> str | None:

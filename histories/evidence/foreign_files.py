@@ -20,7 +20,7 @@ from typing import Any
 from .checkpoints import LOG_DIR_FILES
 from .cluster_metadata import read_cluster_metadata
 from .dump_text import dumped_files, read_dump
-from .duplicate_copies import Copies, Node, copied_partitions, duplicate_copies, properties_of, same_id
+from .duplicate_copies import Copies, Node, copied_partitions, duplicate_copies, same_id, topic_ids
 from .parts import Part
 
 
@@ -101,11 +101,8 @@ def _other_topics(parts: list[Part]) -> dict[Path, str]:
     log has all of these topics, none is left out: each log is of the generation with its id.
     """
     ids: dict[tuple[str, str], list[tuple[Part, str]]] = {}
-    for part in parts:
-        if part.path.name == "partition.metadata" and part.topic is not None:
-            topic_id = properties_of(part.path).get("topic_id")
-            if topic_id:
-                ids.setdefault((part.topic, part.snapshot), []).append((part, topic_id))
+    for part, topic, topic_id in topic_ids(parts):
+        ids.setdefault((topic, part.snapshot), []).append((part, topic_id))
     differing = {place: found for place, found in ids.items() if len({id_ for _, id_ in found}) > 1}
     recorded = _recorded_topics(parts) if differing else {}
     out = {}
@@ -152,16 +149,13 @@ def _equal_folders(
     distinct: list[Path] = []
     for folder in sorted(copies, key=has_other_name):
         # An entire log.dir has checkpoints and meta.properties, a copied log has not.
-        own = folder.parent if _is_log_dir(parts, folder.parent) else folder
+        is_log_dir = any(part.path.parent == folder.parent and part.path.name in LOG_DIR_FILES for part in parts)
+        own = folder.parent if is_log_dir else folder
         equal = next((one for one in distinct if _are_equal(parts, own, one.parent if own != folder else one)), None)
         if equal is None:
             distinct.append(folder)
         else:
             yield own, Path(copies[equal].name).parents[0 if own == folder else 1].as_posix()
-
-
-def _is_log_dir(parts: list[Part], folder: Path) -> bool:
-    return any(part.path.parent == folder and part.path.name in LOG_DIR_FILES for part in parts)
 
 
 def _are_equal(parts: list[Part], one: Path, other: Path) -> bool:

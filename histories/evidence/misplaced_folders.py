@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
-from .checkpoints import TOPIC_ID_FILE
-from .duplicate_copies import properties_of
+from .duplicate_copies import topic_ids
 from .parts import IN_PARTITION, Part
 
 
@@ -21,18 +20,12 @@ def refuse_misplaced_folders(path: Path, parts: Sequence[Part]) -> None:
     misplaced = [part.name for part in parts if part.kind == "misplaced"]
     if misplaced and all(part.kind in ("misplaced", "properties") for part in parts):
         raise InputError(str(path), f"segments in no partition's folder ({_first(misplaced)})", IN_PARTITION)
-    names = _names_by_topic_id(parts)
+    names: dict[str, set[str]] = defaultdict(set)
+    for _, topic, topic_id in topic_ids(parts):
+        names[topic_id].add(topic)
     if names and all(len(found) > 1 for found in names.values()):
         topic_id, found = min(names.items())
         raise InputError(str(path), f"one topic id ({topic_id}) in folders of {_first(sorted(found))}", IN_PARTITION)
-
-
-def _names_by_topic_id(parts: Iterable[Part]) -> dict[str, set[str]]:
-    names: dict[str, set[str]] = defaultdict(set)
-    for part in parts:
-        if part.kind == "properties" and part.topic and part.path.name == TOPIC_ID_FILE:
-            names[properties_of(part.path).get("topic_id", "")].add(part.topic)
-    return {topic_id: found for topic_id, found in names.items() if topic_id}
 
 
 def _first(names: Sequence[str]) -> str:

@@ -264,7 +264,9 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
             frames.append(_decode(data, head, begins, head[:, BYTE] + head[:, SIZE], reading, is_v2))
     packed_new = np.flatnonzero(crc_ok & (codec != 0) & new)
     if len(packed_new):
-        frames.extend(_decode_packed(data, headers[packed_new], reading))
+        packed = headers[packed_new]
+        chunks = _in_chunks(_payloads(data, packed, reading), lambda one: len(one[1]))
+        frames += [_decode_payloads(chunk, packed, reading) for chunk in chunks]
     packed_old = np.flatnonzero(crc_ok & (codec != 0) & ~new)
     if len(packed_old):
         inner = _decode_wrappers(data, headers[packed_old], reading)
@@ -280,12 +282,6 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
     if len(frames) > 1 or not records["offset"].is_sorted():
         records = records.sort("byte", "offset", maintain_order=True)
     return records, bases, counts
-
-
-def _decode_packed(data: Bytes, headers: Ints, reading: _Reading) -> list[pl.DataFrame]:
-    """Records of compressed v2 batches, decompressed and decoded in chunks of about CHUNK_BYTES."""
-    chunks = _in_chunks(_payloads(data, headers, reading), lambda one: len(one[1]))
-    return [_decode_payloads(chunk, headers, reading) for chunk in chunks]
 
 
 def _payloads(data: Bytes, headers: Ints, reading: _Reading) -> Iterator[tuple[int, bytes]]:
