@@ -23,7 +23,7 @@ def indeterminate_polls(p: Partition, processes: tuple[str, ...]) -> Ranges:
 
     A poll returns offsets after the last record that its process read before, and before the next that it read.
     """
-    polls = _polls(p).filter(pl.col("process").is_in(processes))
+    polls = p.context.filter(pl.col("process").is_in(processes), kind="poll")
     if not len(polls):
         return NO_RANGES
     # A process that neither read this partition nor was assigned to it polled others.
@@ -41,7 +41,6 @@ def indeterminate_polls(p: Partition, processes: tuple[str, ...]) -> Ranges:
     return union_of(np.concatenate(lows), np.concatenate(highs))
 
 
-@once
 def has_left_out_lines(p: Observations) -> bool:
     """Whether lines of the history were left out, because they could not be read or contradict others."""
     return "left out" in p.context["kind"]
@@ -74,9 +73,3 @@ def within_polls(p: Observations, processes: Iterable[str]) -> Ranges:
     reads = p.reads.filter(pl.col("process").is_in([*processes]) & pl.col("offset").is_not_null())
     spans = reads.group_by("process", "at").agg(first=pl.col("offset").min(), last=pl.col("offset").max())
     return union_of(spans["first"].to_numpy(), spans["last"].to_numpy())
-
-
-@once
-def _polls(p: Partition) -> pl.DataFrame:
-    """The indeterminate polls of all processes, as rows of the context."""
-    return p.context.filter(kind="poll")

@@ -238,15 +238,10 @@ def _reads_of(p: Partition, suspect: pl.Expr) -> pl.DataFrame:
     origins = _origins(p)
     flagged = origins.select(suspect.fill_null(False)).to_series().to_numpy()
     if not flagged.any():
-        return _no_reads(p)
+        return p.reads.clear().hstack(origins.clear())
     entry = p.entry_of_read
     rows = np.flatnonzero((entry >= 0) & flagged[entry])
     return p.reads[rows].hstack(origins[entry[rows]])
-
-
-@once
-def _no_reads(p: Partition) -> pl.DataFrame:
-    return p.reads.clear().hstack(_origins(p).clear())
 
 
 @once
