@@ -28,13 +28,8 @@ from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from ..wording import span
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs, needs_isr_of
-from .leader_change import (
-    clean_by_configuration,
-    clean_leader_change,
-    facts_without_records,
-    in_isr_before_election,
-)
-from .outages import death_facts, deaths_in_term, reasons_absent
+from .leader_change import clean_by_configuration, clean_leader_change, facts_without_records, in_isr_before_election
+from .outages import death_facts, end_of_leader
 from .replica_history import (
     facts_had_records,
     may_have_lost_tail,
@@ -87,12 +82,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         acknowledgement_facts(lost),
         cut,
         death_facts(timeline, new.leader, cut[-1].time),
-        deaths_in_term(timeline, old, change.old, new.time),
-        reasons_absent(timeline, old, new.time),
+        end_of_leader(timeline, old, change.old, new.time),
         new.facts[:1],
         clean,
         without,
-        snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, PREVENTED_BY)

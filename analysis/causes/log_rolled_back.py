@@ -44,7 +44,6 @@ from .replica_history import (
     may_have_followed,
     may_have_lost_tail,
     return_facts,
-    snapshots_with_records,
     term_led_again,
     truncations,
 )
@@ -92,7 +91,6 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         rollback,
         change.succeeded,
         change.start_of_successor,
-        snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, since),
     )
     was_cut = any(fact.kind == CUT for fact in rollback)

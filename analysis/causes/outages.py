@@ -29,12 +29,12 @@ def death_facts(timeline: Timeline, broker: str | None, until: int | None) -> li
     return died[:3]
 
 
-def deaths_in_term(timeline: Timeline, leader: str | None, term: Term | None, until: int | None) -> list[Fact]:
-    """The reports of a leader's death before a time, without those of a death before its term began."""
+def end_of_leader(timeline: Timeline, leader: str | None, term: Term | None, until: int | None) -> list[Fact]:
+    """The facts that a leader was gone at a time: its death, unless that was before its term began, or its absence."""
     died = death_facts(timeline, leader, until)
-    if term is None or term.time is None or term.leader != leader:
-        return died
-    return [fact for fact in died if fact.time is None or fact.time >= term.time - SECOND]
+    if term is not None and term.time is not None and term.leader == leader:
+        died = [fact for fact in died if fact.time is None or fact.time >= term.time - SECOND]
+    return [*died, *reasons_absent(timeline, leader, until)]
 
 
 def reports_of_death(events: list[BrokerEvent]) -> list[BrokerEvent]:

@@ -185,12 +185,13 @@ def facts_never_truncated(timeline: Timeline, broker: str, lost: Lost, until: in
 
 
 def return_facts(timeline: Timeline, broker: str | None, lost: Lost, after: int | None) -> list[Fact]:
-    """The facts that a broker returned and truncated the records."""
+    """The facts that a broker still had the records, returned after a time (ns), and truncated them."""
+    held = snapshots_with_records(timeline, broker, lost)
     cut = [end.fact for end in truncations(timeline, broker, after, lost.last)][:1]
     if after is None:
-        return cut
+        return held + cut
     until = next((fact.when for fact in dated(cut)), MAX_INT64)
-    return [start.fact for start in timeline.starts_of(broker, after - 1, until)][:1] + cut
+    return held + [start.fact for start in timeline.starts_of(broker, after - 1, until)][:1] + cut
 
 
 def facts_had_records(timeline: Timeline, broker: str, lost: Lost, before: int | None = None) -> list[Fact]:

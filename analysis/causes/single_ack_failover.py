@@ -21,16 +21,9 @@ from .leader_change import (
     facts_without_records,
     in_isr_before_election,
 )
-from .outages import deaths_in_term, reasons_absent
+from .outages import end_of_leader, reasons_absent
 from .prevention import acks_all_measures
-from .replica_history import (
-    facts_never_truncated,
-    had_stopped,
-    isr_at,
-    may_have_lost_tail,
-    return_facts,
-    snapshots_with_records,
-)
+from .replica_history import facts_never_truncated, had_stopped, isr_at, may_have_lost_tail, return_facts
 
 CITATION = "Kafka's documentation of acks=1; KIP-679 (acks=all by default since 3.0)"
 REMEDY = "acks=all with min.insync.replicas=2."
@@ -82,12 +75,10 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         change.began,
         reasons_absent(timeline, new.leader, lost.last_acked),
         acknowledgement_facts(lost),
-        deaths_in_term(timeline, old, change.old, new.time),
-        reasons_absent(timeline, old, new.time),
+        end_of_leader(timeline, old, change.old, new.time),
         clean,
         new.facts[:1],
         without,
-        snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
     return Attempt(True, facts, acks_all_measures(timeline, lost))

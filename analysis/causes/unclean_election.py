@@ -40,7 +40,7 @@ from .leader_change import (
     isr_before_election,
 )
 from .log_ends import had_others, was_above
-from .outages import deaths_in_term, is_dead_or_fenced, reasons_absent
+from .outages import end_of_leader, is_dead_or_fenced, reasons_absent
 from .prevention import last_down_first_up, more_replicas, no_unclean_election, setting_changes
 from .replica_history import (
     facts_had_records,
@@ -48,7 +48,6 @@ from .replica_history import (
     isr_at,
     return_facts,
     short_log_facts,
-    snapshots_with_records,
     sole_isr_facts,
     truncates_by_epochs,
     truncations,
@@ -104,8 +103,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         reasons_absent(timeline, new.leader, absent_at),
         _reassignment_facts(timeline, new),
         acknowledgement_facts(lost),
-        deaths_in_term(timeline, old, change.old, new.time),
-        reasons_absent(timeline, old, new.time),
+        end_of_leader(timeline, old, change.old, new.time),
         clean_by_configuration(timeline, new.time),
         setting_changes(timeline, lost, new.time),
         new.facts[:1],
@@ -113,7 +111,6 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
         isr_before_election(new),
         facts_log_vanished(timeline, new.leader, lost, new.time),
         without,
-        snapshots_with_records(timeline, old, lost),
         return_facts(timeline, old, lost, new.time),
     )
     order = last_down_first_up(timeline, old, new, lost)
