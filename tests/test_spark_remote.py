@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyspark
 import pytest
 from command_line import invoke, thinned
 from evidence.test_groups import offset_key, offset_value, write_group_log
@@ -125,6 +126,26 @@ def flip_byte(file: Path) -> None:
     file.write_bytes(content)
 
 
+lists_all = pytest.mark.skipif(
+    tuple(map(int, pyspark.__version__.split(".")[:2])) < remote.LISTS_ALL, reason="older versions list no __cluster_metadata"
+)
+
+
+@pytest.mark.spark
+def test_files_that_an_older_spark_cannot_list_are_missed(
+    spark: Any, bundle: Path, mounted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from logjudge.analysis.engines.spark import judge_run
+
+    shutil.copytree(EXAMPLE, bundle.parent / "example")
+    monkeypatch.setattr(remote, "LISTS_ALL", (99, 0))
+    results = judge_run(remote.open_run(spark, f"{mounted}/example"), spark)
+    [missing] = [one for one in verdict_of(results)["assumptions"] if one["name"] == "brokers' common files readable"]
+    assert not missing["holds"]
+    assert f"Spark {spark.version} lists no names that begin with _, such as __cluster_metadata-0" in missing["says"]
+
+
+@lists_all
 @pytest.mark.spark
 def test_coordinators_topics_at_a_uri(spark: Any, bundle: Path, mounted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the coordinators' topics of this recorded run show the hanging transaction and the last commits."""
@@ -147,6 +168,7 @@ def test_coordinators_topics_at_a_uri(spark: Any, bundle: Path, mounted: str, mo
     assert verdict_of(results) == verdict_of(expected)
 
 
+@lists_all
 @pytest.mark.sampled(1)
 @pytest.mark.spark
 @pytest.mark.parametrize("large", ["", "0"], ids=["decoded", "by headers"])

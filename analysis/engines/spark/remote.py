@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -47,6 +47,7 @@ CHECK = "check the URI, and that Spark has its file system (--conf spark.jars.pa
 _MARKERS = ("run.json", "verdict.json", "findings.parquet")  # files by which a folder is recognised
 _WHOLE = ("run.json", *SMALL_FILES)  # read when the run is opened
 UNSPLIT = 1 << 50  # bytes
+LISTS_ALL = (4, 3)  # the first version of Spark that can list names that begin with _
 
 
 class Listing(NamedTuple):
@@ -73,7 +74,15 @@ def open_run(session: SparkSession, uri: str, reader: str | None = None, split_b
             raise InputError(uri, f"a name that no file can have ({error})", EXPECTED) from error
         # Spark must split files as we do, as each split is numbered before it is read.
         _split_files(session, split_bytes)
-        return _at_uri(run, skeleton, listing, small)
+        run = _at_uri(run, skeleton, listing, small)
+        return replace(run, evidence=(*run.evidence, *_not_listed(session.version, run.evidence)))
+
+
+def _not_listed(version: str, evidence: Sequence[Part]) -> Iterator[Part]:
+    """What a version of Spark cannot list beside the evidence that it found: reported, as it may prove breaches."""
+    if evidence and tuple(map(int, version.split(".")[:2])) < LISTS_ALL:
+        reason = f"Spark {version} lists no names that begin with _, such as __cluster_metadata-0: use Spark 4.3"
+        yield Part("", evidence[0].broker, "unreadable", Path("brokers"), "brokers", reason=reason)
 
 
 def open_file(
