@@ -1,9 +1,10 @@
 # Sourced by the other scripts: creates .venv with the package, and installs Java if it is missing.
-# Usage: . scripts/env.sh EXTRAS   (EXTRAS: "" or "[test]")
+# Usage: . scripts/env.sh EXTRAS [lowest]   (EXTRAS: "" or "[test]"; lowest: in .venv-lowest, with the lowest versions of
+# the dependencies that pyproject.toml allows, instead of those in requirements.lock)
 
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-venv="$root/.venv"
+venv="$root/.venv${2:+-$2}"
 java_help="install a JRE of Java 17 or newer (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), then run this again"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -50,8 +51,17 @@ install_java() {
 
 has_pip() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
 
+lowest_versions() {
+    "$1" - "$root/pyproject.toml" <<'EOF'
+import re, sys, tomllib
+project = tomllib.load(open(sys.argv[1], "rb"))["project"]
+for needed in project["dependencies"] + project["optional-dependencies"]["record"]:
+    print("{}=={}".format(*re.match(r"([\w-]+).*?>=([\d.]+)", needed).groups()))
+EOF
+}
+
 make_venv() {
-    local python stamp wanted
+    local python stamp wanted constraints="$root/requirements.lock"
     python=$(find_python)
     # An installation for this pyproject.toml and these extras is not repeated.
     wanted="$1 $(cat "$root/pyproject.toml" "$root/requirements.lock" | cksum)"
@@ -64,16 +74,20 @@ make_venv() {
     # An interrupted creation leaves a Python without pip; ensurepip, too, can fail once and succeed the next time.
     has_pip || "$python" -m venv "$venv" ||
         { say "$python could not create $venv; trying once more"; "$python" -m venv "$venv"; }
+    if [ "$2" = lowest ]; then
+        constraints="$venv/lowest.txt"
+        lowest_versions "$python" >"$constraints"
+    fi
     say "Installing logjudge$1 into $venv (some minutes the first time: Spark is 450 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        --constraint "$root/requirements.lock" --editable "$root$1" >&2
+        --constraint "$constraints" --editable "$root$1" >&2
     # pip compiles what it installs, but not an editable package. With PYTHONDONTWRITEBYTECODE each start would.
     (cd "$root" && "$venv/bin/python" -m compileall -q analysis cli histories models plots)
     printf '%s' "$wanted" >"$stamp"
 }
 
 install_java
-make_venv "${1:-}"
+make_venv "${1:-}" "${2:-}"
 # Workers of Spark must run this Python, whatever PATH or the environment contains.
 export PYSPARK_PYTHON="$venv/bin/python"
 unset SPARK_HOME PYTHONPATH

@@ -127,7 +127,7 @@ def flip_byte(file: Path) -> None:
 
 
 lists_all = pytest.mark.skipif(
-    tuple(map(int, pyspark.__version__.split(".")[:2])) < remote.LISTS_ALL, reason="older versions list no __cluster_metadata"
+    tuple(map(int, pyspark.__version__.split(".")[:2])) < remote.LISTS_ALL, reason="lists no __cluster_metadata"
 )
 
 
