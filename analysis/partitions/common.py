@@ -70,9 +70,10 @@ def common_of(tables: Mapping[str, Sequence[pl.DataFrame]], settings: Settings) 
 
 
 def faults_of(context: pl.DataFrame) -> list[Fault]:
-    """The faults and heals of a history, in the order of their completion."""
+    """The faults and heals of a history, in the order of their completion; one without a completion by its begin."""
     faults = []
-    for row in context.filter(pl.col("kind").is_in(["fault", "heal"])).sort("completed", "at").iter_rows(named=True):
+    of_faults = context.filter(pl.col("kind").is_in(["fault", "heal"]))
+    for row in of_faults.sort(pl.coalesce("completed", "invoked"), "at").iter_rows(named=True):
         detail = json_object(row["detail"])
         nodes = detail.get("nodes")
         names = tuple(str(node) for node in nodes) if isinstance(nodes, list) else ()

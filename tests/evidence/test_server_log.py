@@ -10,11 +10,13 @@ import json
 
 import polars as pl
 import pytest
+from logjudge.analysis.partitions.common import faults_of
 from logjudge.histories.evidence import server_log
 from logjudge.histories.evidence.clock import Fault, clock_offsets
 from logjudge.histories.evidence.layout import find_parts, split_part
 from logjudge.histories.evidence.part_blocks import read_part
 from logjudge.histories.evidence.server_log import parse_log, read_server_log, split_log
+from logjudge.histories.tables import CONTEXT
 from polars.testing import assert_frame_equal
 
 from . import timelines
@@ -214,6 +216,43 @@ def test_only_a_kill_that_ended_a_process_bounds_a_clock():
     clock = clock_offsets(pl.DataFrame(rows), faults, started)["1"]
     assert clock.bounded
     assert (clock.offset, clock.has_conflict) == (0, False)
+
+
+def test_a_restart_without_a_completion_is_in_order_of_time():
+    """A history that was cut has the second restart's invocation only; the first one is not taken for the second."""
+    started = 1795254667000
+    steps = [
+        ("fault", "kill", 4, 4),
+        ("heal", "restart", 5, 13),
+        ("fault", "kill", 34, 34),
+        ("heal", "restart", 35, None),
+    ]
+    rows = [
+        {
+            **dict.fromkeys(CONTEXT),
+            "kind": type_,
+            "invoked": at * 10**9,
+            "completed": end and end * 10**9,
+            "at": number,
+            "outcome": "ok" if end else "info",
+            "detail": json.dumps({"kind": kind, "nodes": ["1"]}),
+        }
+        for number, (type_, kind, at, end) in enumerate(steps)
+    ]
+    faults = faults_of(pl.DataFrame(rows, CONTEXT).sample(fraction=1, shuffle=True, seed=1))
+    boots = [
+        {
+            "broker": "1",
+            "kind": "boot",
+            "time": started + int(at * 1000),
+            "fields": json.dumps({"alive_until": alive and started + int(alive * 1000)}),
+            "file": "server.log",
+            "line": line,
+        }
+        for line, (at, alive) in enumerate([(-5.0, None), (5.7, 3.9), (36.4, 33.9)])
+    ]
+    clock = clock_offsets(pl.DataFrame(boots), faults, started)["1"]
+    assert (clock.bounded, clock.offset, clock.has_conflict) == (True, 0, False)
 
 
 def test_starts_are_in_order_of_time_whatever_their_files_are_called():
