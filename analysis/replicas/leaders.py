@@ -117,15 +117,22 @@ def replicas_after_moves(configured: Sequence[str], log_events: pl.DataFrame) ->
     """The brokers of run.json after the reassignments that leaders logged; () if none is known to have ended.
 
     A leader logs what a reassignment adds and removes, and then its next epoch. If that names neither, and the ISR has
-    a broker that was added, the reassignment completed; else it may have been cancelled.
+    a broker that was added, the reassignment completed; else it may have been cancelled. A KRaft leader also logs each
+    change within its epoch, with all replicas.
     """
     replicas, is_moved = list(configured), False
     adding: list[str] = []
     removing: list[str] = []
-    lines = [json.loads(fields) for fields in log_events.filter(kind="leader")["fields"]]
-    for line in sorted(lines, key=itemgetter("leader_epoch")):
+    of_leaders = log_events.filter(pl.col("kind").is_in(["leader", "isr-update"]))
+    lines = [line for fields in of_leaders["fields"] if "leader_epoch" in (line := json.loads(fields))]
+    for line in sorted(lines, key=lambda line: (line["leader_epoch"], line.get("partition_epoch", 0))):
         before = adding, removing
         adding, removing = ([str(broker) for broker in line.get(name) or ()] for name in ("adding", "removing"))
+        assigned = [str(broker) for broker in line.get("replicas") or ()]
+        if assigned and not (adding or removing):
+            is_moved |= {*assigned} != {*replicas}
+            replicas = assigned
+            continue
         if not any(before) or before == (adding, removing):
             continue
         if adding or removing or not {*before[0]} & {*map(str, line.get("isr") or ())}:

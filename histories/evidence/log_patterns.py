@@ -77,11 +77,13 @@ PATTERNS: tuple[Pattern, ...] = (
     # A KRaft leader logs each later change of its partition, also a change of the ISR by the controller.
     Pattern("isr-update", "3.0-4.1", "Skipped the become-leader state change",
         rf"Skipped the become-leader state change for {TP} with topic id \S+ and partition state"
-        r" LeaderAndIsrPartitionState\(.*?isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)"),
+        r" LeaderAndIsrPartitionState\(.*?leaderEpoch=(?P<leader_epoch>\d+), isr=\[(?P<isr>[\d, ]+)\], partitionEpoch=(?P<partition_epoch>\d+)"
+        r"(?:, replicas=\[(?P<replicas>[\d, ]+)\], addingReplicas=\[(?P<adding>[\d, ]*)\], removingReplicas=\[(?P<removing>[\d, ]*)\])?"),
     # It names the eligible leader replicas, too (KIP-966).
     Pattern("isr-update", "4.2+", "Skipped the become-leader state change",
         rf"Skipped the become-leader state change for {TP} with topic id \S+, partition registration"
-        r" PartitionRegistration\(.*?isr=\[(?P<isr>[\d, ]+)\].*?, elr=\[(?P<elr>[\d, ]*)\].*?partitionEpoch=(?P<partition_epoch>\d+)"),
+        r" PartitionRegistration\(replicas=\[(?P<replicas>[\d, ]+)\].*?isr=\[(?P<isr>[\d, ]+)\], removingReplicas=\[(?P<removing>[\d, ]*)\],"
+        r" addingReplicas=\[(?P<adding>[\d, ]*)\].*?, elr=\[(?P<elr>[\d, ]*)\].*?leaderEpoch=(?P<leader_epoch>\d+), partitionEpoch=(?P<partition_epoch>\d+)"),
     # Leadership, logged by the leader or a follower.
     Pattern("leader", "2.5+", " starts at leader epoch ",
         rf"Leader {TP} (?:with topic id (?:Some\()?(?P<topic_id>[\w-]+)\)? )?starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) "

@@ -95,6 +95,30 @@ def test_a_leader_logs_that_a_reassignment_has_removed_a_broker(lines, differs):
     assert (len(held.diverging) > 0) == differs
 
 
+SKIPPED = "INFO [Broker id=2] Skipped the become-leader state change for orders-0 with topic id Some(x) and partition state LeaderAndIsrPartitionState(topicName='orders', partitionIndex=0, controllerEpoch=-1, leader=2, leaderEpoch=1, isr=[%s], partitionEpoch=%d, replicas=[%s], addingReplicas=[%s], removingReplicas=[%s], isNew=false, leaderRecoveryState=0) since it is already the leader with leader epoch 1. (state.change.logger)"  # noqa: E501
+KRAFT_LED = LED.replace(" with high", " with partition epoch 9, high").replace("1 ISR", "1, ISR")
+
+
+@pytest.mark.parametrize(
+    ("changes", "led", "replicas"),
+    [
+        ([("1, 2", 3, "3, 2, 1", "3", "1")], (2, "2,3", "", ""), ("2", "3")),  # the next epoch completes it
+        ([("1, 2", 3, "3, 2, 1", "3", "1"), ("2, 3", 4, "3, 2", "", "")], None, ("2", "3")),
+        ([("1, 2", 3, "1, 2, 3", "3", ""), ("1, 2, 3", 4, "1, 2, 3", "", "")], None, ("1", "2", "3")),
+        ([("1, 2", 3, "3, 2, 1", "3", "1"), ("1, 2", 4, "1, 2", "", "")], None, ("1", "2")),  # cancelled
+        ([("1, 2", 3, "3, 2, 1", "3", "1")], None, ("1", "2")),  # it has not ended
+    ],
+)
+def test_a_kraft_leader_logs_the_replicas_in_its_epoch(changes, led, replicas):
+    """Without the metadata log, run.json has the assignment before the reassignment: replicas 1 and 2."""
+    lines = [SKIPPED % change for change in changes] + ([KRAFT_LED % led] if led else [])
+    events = server_log("2", (0, KRAFT_LED.replace("epoch 9", "epoch 2") % (1, "1,2", "", "")), *enumerate(lines, 1))
+    settings = Settings(config={"topics": {"orders": {"replica.assignment": [["1", "2"]]}}})
+    held = collected_logs("orders", 0, {**logs("2: 0x@1"), "log_events": events}, settings)
+    assert held is not None
+    assert tuple(sorted(held.replicas)) == replicas
+
+
 def test_a_partition_without_batches_has_no_former_replicas():
     segments = pl.DataFrame([{"broker": "3"}], schema={**LOCATION, **SEGMENTS})
     tables = {"segments": segments, "log_events": server_log("2", (9, MOVED % "1,2"))}
