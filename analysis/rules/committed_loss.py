@@ -60,11 +60,13 @@ def committed_absent(p: Partition) -> Iterator[Result]:
     removed = removals_without_clients(p)
     if removed and len(recorded_truncations(p.timeline)) > MAX_TRUNCATIONS:
         yield Unknown(f"{p.name} has more than {MAX_TRUNCATIONS} truncations, of which the first were examined")
+    committed_ranges = list(committed_removals(p.timeline, removed))
     for removal in removed:
-        if may_have_been_committed(p.timeline, removal):
+        is_reported = any(one.covers(removal) for one in committed_ranges)
+        if not is_reported and may_have_been_committed(p.timeline, removal):
             who, offsets = brokers(sorted({cut.broker for cut in removal.cuts})), span(removal.first, removal.end - 1)
             yield Unknown(f"whether {offsets} of {p.name}, which {who} truncated, had been committed")
-    for one in committed_removals(p.timeline, removed):
+    for one in committed_ranges:
         truncated, committed = span(one.removal.first, one.removal.end - 1), span(one.first, one.last)
         if p.settings.is_compacted(p.topic):
             yield Unknown(f"compaction may have removed {committed} of {p.name} before their truncation")

@@ -45,6 +45,11 @@ class CommittedRemoval(NamedTuple):
     cut: LogEnd
     mark: HighWatermark
 
+    def covers(self, other: Removal) -> bool:
+        """Whether it has all offsets of another removal for the same log of a leader: its records were committed."""
+        is_same_leader = other.replaced is not None and other.replaced == self.removal.replaced
+        return is_same_leader and self.first <= other.first and other.end - 1 <= self.last
+
 
 def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Iterator[CommittedRemoval]:
     """The committed records of removals, by offset, each offset once. None if the topic was deleted.

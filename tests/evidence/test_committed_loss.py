@@ -32,10 +32,10 @@ LINES = ((8, LOADED % 40), (8, MARK % 30), (9, CUT % 1))  # broker 1 had offsets
 
 
 def judged(
-    *lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders", meta=UNCLEAN, of_2=()
+    *lines: tuple[int, str], tables=None, policy="delete", context=None, topic="orders", meta=UNCLEAN, of_2=(), of_3=()
 ) -> Judgement:
-    """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1 (and 2)."""
-    events = [server_log("1", *lines), server_log("2", *of_2)]
+    """The rule's judgement of a partition that broker 2 leads from offset 1, with these lines of broker 1 (2, and 3)."""
+    events = [server_log("1", *lines), server_log("2", *of_2), server_log("3", *of_3)]
     found = timeline(AFTER if tables is None else tables, meta=meta, events=events)
     settings = Settings(config={"topics": {topic: {"cleanup.policy": policy}}})
     frames = pl.DataFrame(schema=SENDS), pl.DataFrame(schema=READS)
@@ -108,6 +108,14 @@ def test_without_a_high_watermark_above_the_records_it_is_unknown_unless_all_ele
     found = judged(*lines, meta=meta, tables=tables)
     unknown = ("whether offsets 1 to 39 of orders-0, which broker 1 truncated, had been committed",)
     assert found == Judgement(unknowns=unknown if is_unknown else ())
+
+
+@pytest.mark.parametrize(("end", "is_unknown"), [(2, False), (30, False), (31, True)])
+def test_what_another_broker_truncated_had_been_committed_where_one_high_watermark_shows_it(end, is_unknown) -> None:
+    """Broker 3, a follower with fewer records, logs no high watermark. Offsets 1 to 29 had been committed."""
+    found = judged(*LINES, of_3=[(8, LOADED % end), (10, CUT % 1)])
+    assert offsets(found) == [(1, 29, 29)]
+    assert bool(found.unknowns) == is_unknown
 
 
 @pytest.mark.parametrize(("started", "is_unknown"), [(5, True), (10, False)])
