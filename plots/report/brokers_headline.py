@@ -65,11 +65,13 @@ def _losses_without_clients(causes: list[Explained]) -> list[str]:
     count = offset_count(ranges_of(removals))
     was, more = "was" if count == 1 else "were", ", …" if len(removals) > 1 else ""
     examples = [f" ({one.event or one.sentence}{more})" for one in removals[:1]]
-    removed = f"about {plural(count, 'record')} {was} removed for good in {plural(len(removals), 'place')}"
+    removed = f"about {plural(count, 'record')} {was} removed in {plural(len(removals), 'place')}"
+    # A producer that got no acknowledgement sends a record again, and it is at another offset.
+    again = "its producer sent it" if count == 1 else "producers sent them"
     elected = sum(map(is_election, causes))
     cut = len(causes) - len(removals) - elected
     return [
-        *(f"{removed}{example}" for example in examples),
+        *(f"{removed}{example}, unless {again} again" for example in examples),
         *[f"{plural(elected, 'unclean election')} may have lost records"] * bool(elected),
         *[f"{plural(cut, 'leader')} with a log that was cut may have lost records"] * bool(cut),
     ]
