@@ -211,14 +211,22 @@ def _term_of_records_began(timeline: Timeline, first: int, last: int, cut: LogEn
     loaded = max((end.when for end in timeline.dated_ends(cut.broker, "loaded", until=until)), default=0)
     own = {term.epoch for term in dated(timeline.led_terms, until=loaded - 1) if term.leader == cut.broker}
     own |= {end.fact.epoch for end in dated(followed, until=loaded - 1) if end.fact.epoch is not None}
-    # It had them all when it began to follow these.
-    later = [end.fact.epoch for end in followed if end.end > last and end.fact.epoch is not None]
-    before = min(later, default=MAX_INT64)
+    # It had them all when it began to follow these. An epoch in which it was before may have written them, too.
+    later = [(end.fact.epoch, end.when) for end in followed if end.end > last and end.fact.epoch is not None]
+    first_seen = {epoch: when for when, epoch in _times_in_epochs(timeline, cut.broker)[::-1]}
+    before = min((epoch for epoch, when in later if first_seen[epoch] == when), default=MAX_INT64)
     begun = [(term.start, term) for term in timeline.terms.values() if term.start is not None and term.epoch < before]
     wrote = [term for start, term in begun if start < first or (start <= last and term.epoch in own)]
     if not wrote:
         return _last_led_since(timeline, cut.broker, loaded, until)
     return wrote[-1].time if (wrote[-1].time or 0) <= until else None
+
+
+def _times_in_epochs(timeline: Timeline, broker: str) -> list[tuple[int, int]]:
+    """The times (ns) at which a broker began to lead or to follow, with the epochs."""
+    followed = [(end.when, end.fact.epoch) for end in timeline.dated_ends(broker, "followed")]
+    led = [(term.when, term.epoch) for term in timeline.dated_terms if term.leader == broker]
+    return sorted((when, epoch) for when, epoch in [*followed, *led] if epoch is not None)
 
 
 def _last_led_since(timeline: Timeline, broker: str, loaded: int, until: int) -> int | None:

@@ -60,7 +60,12 @@ def truncations_in(found: Timeline) -> list[Explained]:
             "invalid",
             "At least 733 committed records were lost: orders-0 at offsets 255 to 615, orders-1 at offsets 224 to 595.",
         ),
-        ("acks1-failover-a", {"offsets 685 to 917 of orders-0"}, "unknown", "about 233 records were removed for good"),
+        (
+            "acks1-failover-a",
+            {"offsets 685 to 917 of orders-0"},
+            "unknown",
+            "about 233 records were removed in 1 place (broker",
+        ),
         ("clean-a", set(), "unknown", "The brokers' files show no breach. Without"),
         ("transactions-a", set(), "unknown", "The brokers' files show no breach. Without"),
     ],
@@ -142,7 +147,7 @@ def test_the_incident_is_explained_without_clients_and_controllers(
             "At least 733 committed records were lost: orders-0 at offsets 255 to 615, orders-1 at offsets 224 to 595.",
         ),
         ("unclean-election-a", ["2", "3", "100"], "but 2 unclean elections may have lost records."),
-        ("leader-kill-a", ["2", "3", "100"], "but about 17 records were removed for good in 1 place (broker"),
+        ("leader-kill-a", ["2", "3", "100"], "but about 17 records were removed in 1 place (broker"),
         ("disk-truncate-a", ["1", "2", "100"], "but 1 leader with a log that was cut may have lost records."),
     ],
 )
@@ -214,6 +219,20 @@ def test_a_term_in_which_a_broker_led_or_followed_wrote_what_it_truncated_at_its
     tables = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("2", 0, 0), ("1", 1, 1), ("2", 2, 1))}
     found = timeline(tables, meta=meta, events=[server_log("1", (4, line), (8, LOADED % 40), (9, CUT % 1))])
     assert [one.cause for one in truncations_in(found)] == ["unclean-election"]
+
+
+FOLLOWS_AT = FOLLOWS.replace("epoch 1 from offset 1 ", "epoch {} from offset {} ").replace(
+    "leader is 3", "leader is {}"
+)
+
+
+@pytest.mark.parametrize(("end", "cause"), [(0, "unclean-election"), (40, "unknown")])
+def test_a_broker_that_restarts_in_an_epoch_has_records_of_that_epoch(end: int, cause: str) -> None:
+    """Broker 3 followed in epoch 0 before it restarted. What it had when it began that epoch is older."""
+    followed = [(at, FOLLOWS_AT.format(*how)) for at, how in ((1, (0, end, 1)), (7, (0, 40, 1)), (10, (1, 40, 2)))]
+    events = [server_log("3", followed[0], (5, BOOT), (6, LOADED % 40), *followed[1:], (11, CUT % 1))]
+    explained, *_ = truncations_in(timeline(AFTER, meta=UNCLEAN, events=events))
+    assert (explained.event, explained.cause) == ("broker 3 truncated offsets 1 to 39 of orders-0", cause)
 
 
 REASON = "Truncating partition orders-0 with TruncationState(offset=%d, completed=true) due to local high watermark 0"
