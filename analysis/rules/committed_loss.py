@@ -50,7 +50,8 @@ def committed_absent(p: Partition) -> Iterator[Result]:
     Breach: No client is recorded, a broker truncated records below a high watermark that it had logged, and the last
     leader's log has no record at their offsets, or others.
     Not a breach: All leaders were elected from the ISR, so that what followers truncated had not been committed. The
-    broker fetched the same records again. The records were below the log start, or their topic was deleted.
+    broker fetched the same records again. The records were below the log start, or their topic was deleted. The broker
+    had returned with an older copy of its log, so that its checkpointed high watermark was that of another log.
     Unknown when: No high watermark in the broker's log is above the records, and a leader may have been elected from
     outside of the ISR, or had just started: it may have lost its tail. The partition has more than 100 truncations. The
     topic is compacted: compaction may have removed the records before.

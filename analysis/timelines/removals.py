@@ -102,7 +102,26 @@ def _certain_mark(timeline: Timeline, removal: Removal, cut: LogEnd) -> HighWate
     """
     led = dated(timeline.led_terms, until=cut.when)
     began_below = bool(led) and led[-1].start is not None and led[-1].start <= removal.first
-    return high_watermark_before(timeline, cut) if timeline.replica_logs.held or began_below else None
+    is_lacking = timeline.replica_logs.held or began_below
+    return high_watermark_before(timeline, cut) if is_lacking and not _is_of_old_copy(timeline, removal, cut) else None
+
+
+def _is_of_old_copy(timeline: Timeline, removal: Removal, cut: LogEnd) -> bool:
+    """Whether a broker truncated the records of an older copy of its log, to which its checkpoint does not belong.
+
+    It had led the term that has their offsets now, so that its own log had the records of that term. Or it had
+    truncated to the log of the term, and the leader has not started again since.
+    """
+    loaded = max((end.when for end in timeline.dated_ends(cut.broker, "loaded", until=cut.when - 1)), default=None)
+    terms = [term for term in timeline.led_terms if term.start is not None and term.start == removal.replaced]
+    if loaded is None or not terms or terms[-1].time is None or terms[-1].time >= loaded:
+        return False
+    leader, since = terms[-1].leader, terms[-1].when
+    if leader == cut.broker:
+        return True
+    cuts = timeline.dated_ends(cut.broker, "truncated", since=since, until=loaded - 1)
+    agreed = [one.when for one in cuts if one.end <= removal.first]
+    return bool(agreed) and not timeline.starts_and_loads(leader, agreed[0], cut.when)
 
 
 def _log_start(timeline: Timeline, cut: LogEnd) -> int:

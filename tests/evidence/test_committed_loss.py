@@ -83,6 +83,28 @@ def test_the_high_watermark_is_that_of_the_truncated_log(lines, expected) -> Non
     assert offsets(judged(*lines)) == expected
 
 
+@pytest.mark.parametrize(
+    ("truncated", "of_2", "expected"),
+    [
+        (10, [], []),
+        (7, [], [(1, 29, 29)]),  # before broker 2 led
+        (10, [(11, BOOT)], [(1, 29, 29)]),  # it may have lost the tail of its log
+    ],
+)
+def test_an_older_copy_of_a_log_has_the_records_again_that_the_broker_had_truncated(truncated, of_2, expected) -> None:
+    """Someone restores the folder of the partition. The checkpoint of the high watermark is that of the newer log."""
+    lines = ((3, LOADED % 40), (3, MARK % 1), (truncated, CUT % 1), (14, LOADED % 40), (14, MARK % 30), (15, CUT % 1))
+    assert offsets(judged(*lines, meta=TWO_LEADS, of_2=of_2)) == expected
+
+
+def test_an_older_copy_of_the_log_of_an_earlier_leader_was_not_committed_in_its_term() -> None:
+    """Broker 1 led epoch 1 from offset 1 on, and an older copy of its log has records of epoch 0 there."""
+    meta = metadata((4, {"leader": 1, "isr": [1, 2]}), (16, {"leader": 2, "isr": [2]}))
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    lines = ((5, BEGINS % (1, 1, 1, "1,2")), (14, LOADED % 40), (14, MARK % 30), (17, CUT % 1))
+    assert offsets(judged(*lines, meta=meta, tables=tables)) == []
+
+
 def test_records_that_the_broker_fetched_again_are_not_lost() -> None:
     """The log at the end has them all, in the epoch in which the broker had them."""
     tables = {**logs("1: " + " ".join(f"{n}a" for n in range(40)) + "\n2: " + " ".join(f"{n}a" for n in range(40)))}
