@@ -64,11 +64,13 @@ def clocks_by_records(
 ) -> Mapping[str, Clock]:
     """The clocks, corrected by the time zone that fits the records, if times in UTC contradict these.
 
-    If no time zone is the only one that fits, the clocks are in conflict. Faults of the history go first: then the
-    clocks are returned as they are. `started` is the start of the run, ms since the epoch.
+    If no time zone is the only one that fits, the clocks are in conflict. Faults of the history go first: then only the
+    clocks of brokers without faults are corrected. `started` is the start of the run, ms since the epoch.
     """
-    if started is None or any(clock.low is not None or clock.offset for clock in clocks.values()):
+    if started is None:
         return clocks
+    if any(clock.low is not None or clock.offset for clock in clocks.values()):
+        return _without_refuted_offset(clocks, _sent_records(logs, sends), log_events, started)
     low, high = _bounds(_sent_records(logs, sends), log_events, started)
     if (low is None or low <= SLACK_MS) and (high is None or high >= -SLACK_MS):
         return clocks
@@ -79,6 +81,20 @@ def clocks_by_records(
         name: replace(clock, offset=offset, low=low, high=high, has_conflict=not is_only, by_records=True)
         for name, clock in clocks.items()
     }
+
+
+def _without_refuted_offset(
+    clocks: Mapping[str, Clock], records: pl.DataFrame, log_events: pl.DataFrame, started: int
+) -> Mapping[str, Clock]:
+    """The clocks; those that were only assumed to be as wrong as those of bounded brokers are not, if the records
+    contradict that for one of them, and fit the history's clock.
+    """
+    assumed = {name: clock for name, clock in clocks.items() if clock.low is None and clock.offset}
+    for name, clock in assumed.items():
+        low, high = _bounds(records, log_events.filter(broker=name), started)
+        if not _is_within(clock.offset, low, high) and _is_within(0, low, high):
+            return {**clocks, **{other: replace(one, offset=0, by_records=True) for other, one in assumed.items()}}
+    return clocks
 
 
 def clocks_by_elections(clocks: Mapping[str, Clock], ahead: Mapping[str, tuple[int, int]]) -> Mapping[str, Clock]:
@@ -263,12 +279,15 @@ def metadata_clock(
     if is_behind == is_ahead:
         return unknown
     offset = _shown_by_brokers(clocks, ahead)
-    is_below = offset is not None and low is not None and offset < low - SLACK_MS
-    if offset is None or is_below or (high is not None and offset > high + SLACK_MS):
+    if offset is None or not _is_within(offset, low, high):
         offset = low if low is not None and high is not None and low <= high <= low + MAX_WIDTH_MS else None
     if offset is None:
         return unknown
     return Clock(METADATA_TOPIC, offset, offset - SLACK_MS, offset + SLACK_MS, by_records=True)
+
+
+def _is_within(offset: int, low: int | None, high: int | None) -> bool:
+    return (low is None or offset >= low - SLACK_MS) and (high is None or offset <= high + SLACK_MS)
 
 
 def _created_before_acknowledgements(records: pl.DataFrame, sends: pl.DataFrame, started: int) -> int | None:

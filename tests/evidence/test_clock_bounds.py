@@ -13,10 +13,17 @@ from typing import Any
 import polars as pl
 import pytest
 from logjudge import check
-from logjudge.analysis.partitions.broker_clocks import ahead_of_elections, clocks_by_elections, lines_of_elections
+from logjudge.analysis.partitions.broker_clocks import (
+    ahead_of_elections,
+    clocks_by_elections,
+    clocks_by_records,
+    lines_of_elections,
+)
 from logjudge.histories.evidence.clock import Clock
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import located
+
+from .timelines import AFTER, BEGAN, SECOND, START, server_log, timeline
 
 STAMP = re.compile(r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\]", re.MULTILINE)
 CLOCKS = "brokers' clocks fit the history"
@@ -186,3 +193,23 @@ def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late,
     found = clocks_by_elections(clocks, ahead_of_elections(lines_of_elections(_events(*lines), metadata)))
     assert [clock.offset for clock in found.values()] == offsets
     assert found["1"] == clocks["1"]
+
+
+@pytest.mark.parametrize(
+    ("behind", "offsets"),
+    [(0, [-412_000, 0, 0]), (412, [-412_000] * 3)],  # only broker 1's clock is behind, or all are
+)
+def test_records_show_that_only_the_bounded_broker_has_the_wrong_time(behind: int, offsets: list[int]) -> None:
+    """Broker 1, whose clock is minutes behind, is killed and restarted. Broker 2 leads from offset 1 on, at 9 s."""
+    clocks = {"1": Clock("1", -412_000, -450_000, -411_500)} | {name: Clock(name, -412_000) for name in ("2", "100")}
+    sends = pl.DataFrame(
+        {
+            "value": ["a", "x"],
+            "acknowledged": True,
+            "invoked": [SECOND, (behind + 10) * SECOND],
+            "completed": [2 * SECOND, (behind + 11) * SECOND],
+        }
+    )
+    events = server_log("2", (9, BEGAN % (2, 1, 1, 1, "2")))
+    found = clocks_by_records(clocks, timeline(AFTER).replica_logs, events, sends, START)
+    assert [clock.offset for clock in found.values()] == offsets
