@@ -98,7 +98,8 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
         writer, replacing = terms
         resumed = resumption_facts(timeline, replacing, lost) if writer is replacing else []
         return LeaderChange(writer, replacing, missing, tuple(resumed))
-    after = [term for term in timeline.led_terms if old is None or term.epoch > old.epoch]
+    # The first epoch began with the partition, so that no record was lost by it.
+    after = [term for term in timeline.led_terms if term.epoch > (0 if old is None else old.epoch)]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
     if new is not None and (resumed := facts_lost_by_restart(timeline, new, lost)):
         return LeaderChange(new, new, resumed=tuple(resumed))
