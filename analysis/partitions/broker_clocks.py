@@ -53,10 +53,11 @@ def broker_clocks(
     clocks = without_steps(clocks, log_events, elections)
     ahead = ahead_of_elections(elections)
     of_metadata = metadata_clock(clocks, ahead, metadata, sends, common.faults, started)
-    if not of_metadata.offset:
-        return clocks_by_elections(clocks, ahead)
-    on_time = elections.with_columns(pl.col("elected") - of_metadata.offset)
-    return {**clocks_by_elections(clocks, ahead_of_elections(on_time)), METADATA_TOPIC: of_metadata}
+    if of_metadata.offset:
+        ahead = ahead_of_elections(elections.with_columns(pl.col("elected") - of_metadata.offset))
+    clocks = clocks_by_elections(clocks, ahead)
+    clocks = _contradicted_by_records(clocks, logs, own_events, sends, started)
+    return {**clocks, METADATA_TOPIC: of_metadata} if of_metadata.offset else clocks
 
 
 def clocks_by_records(
@@ -70,26 +71,47 @@ def clocks_by_records(
     if started is None:
         return clocks
     if any(clock.low is not None or clock.offset for clock in clocks.values()):
-        return _without_refuted_offset(clocks, _sent_records(logs, sends), log_events, started)
+        return _without_refuted_offset(clocks, logs, log_events, sends, started)
     low, high = _bounds(_sent_records(logs, sends), log_events, started)
     if (low is None or low <= SLACK_MS) and (high is None or high >= -SLACK_MS):
         return clocks
+    return {name: _fitted(clock, low, high) for name, clock in clocks.items()}
+
+
+def _fitted(clock: Clock, low: int | None, high: int | None) -> Clock:
+    """The clock, which the bounds contradict, in the only time zone within them; in conflict if there is none."""
     first = -(-((low if low is not None else high or 0) - SLACK_MS) // QUARTER_MS) * QUARTER_MS
     is_only = low is not None and high is not None and first <= high + SLACK_MS < first + QUARTER_MS
     offset = first if is_only else 0
-    return {
-        name: replace(clock, offset=offset, low=low, high=high, has_conflict=not is_only, by_records=True)
-        for name, clock in clocks.items()
-    }
+    return replace(clock, offset=offset, low=low, high=high, has_conflict=not is_only, by_records=True)
+
+
+def _contradicted_by_records(
+    clocks: Mapping[str, Clock], logs: ReplicaLogs, log_events: pl.DataFrame, sends: pl.DataFrame, started: int | None
+) -> Mapping[str, Clock]:
+    """The clocks; those that nothing bounds are corrected, or in conflict, if their brokers' own lines contradict them.
+
+    Without a bounded clock, `clocks_by_records` has compared the lines of all brokers.
+    """
+    unbounded = [name for name, clock in clocks.items() if clock.low is None and not clock.has_conflict]
+    if started is None or not unbounded or not any(clock.low is not None for clock in clocks.values()):
+        return clocks
+    records, found = _sent_records(logs, sends), dict(clocks)
+    for name in unbounded:
+        low, high = _bounds(records, log_events.filter(broker=name), started)
+        if not _is_within(clocks[name].offset, low, high):
+            found[name] = _fitted(clocks[name], high if low is None else low, high)
+    return found
 
 
 def _without_refuted_offset(
-    clocks: Mapping[str, Clock], records: pl.DataFrame, log_events: pl.DataFrame, started: int
+    clocks: Mapping[str, Clock], logs: ReplicaLogs, log_events: pl.DataFrame, sends: pl.DataFrame, started: int
 ) -> Mapping[str, Clock]:
     """The clocks; those that were only assumed to be as wrong as those of bounded brokers are not, if the records
     contradict that for one of them, and fit the history's clock.
     """
     assumed = {name: clock for name, clock in clocks.items() if clock.low is None and clock.offset}
+    records = _sent_records(logs, sends) if assumed else pl.DataFrame()
     for name, clock in assumed.items():
         low, high = _bounds(records, log_events.filter(broker=name), started)
         if not _is_within(clock.offset, low, high) and _is_within(0, low, high):
@@ -144,7 +166,8 @@ def _set_ahead(clock: Clock, offset: int, most: int) -> Clock:
 def ahead_of_elections(elections: pl.DataFrame) -> dict[str, tuple[int, int]]:
     """How far each broker's clock is ahead of the metadata log's (ms), and the most that it can be ahead.
 
-    That is a time zone, or the difference that two elections show. One election alone may have been logged late.
+    That is a time zone, or the difference that two elections show. One election alone may have been logged late. But
+    no broker logs an epoch before its election: if all lines are earlier, the latest time at which it did is taken.
     `elections`: the result of `lines_of_elections`.
     """
     late = elections.group_by("broker", "leader_epoch", "elected")
@@ -156,7 +179,7 @@ def ahead_of_elections(elections: pl.DataFrame) -> dict[str, tuple[int, int]]:
         apart = [late for late, at in zip(lates, elected, strict=True) if abs(at - elected[0]) > 2 * SLACK_MS]
         if abs(most - zone) <= SLACK_MS:
             found[broker] = zone, most
-        elif apart and apart[0] - most <= SLACK_MS:
+        elif (apart and apart[0] - most <= SLACK_MS) or lates[-1] < -SLACK_MS:
             found[broker] = most, most
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import types
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 from logjudge import check
 from logjudge.analysis.partitions.broker_clocks import (
     ahead_of_elections,
+    broker_clocks,
     clocks_by_elections,
     clocks_by_records,
     lines_of_elections,
 )
 from logjudge.histories.evidence.clock import Clock
 from logjudge.histories.evidence.server_log import parse_log
-from logjudge.histories.evidence.tables import located
+from logjudge.histories.evidence.tables import METADATA, empty, located
 
 from .timelines import AFTER, BEGAN, SECOND, START, server_log, timeline
 
@@ -146,6 +148,9 @@ def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone(
     # As late as an earlier election, or both logged at once after a pause.
     assert ahead(("1", 0, 1_400_000), ("1", 1, 2_400_100)) == {"1": 400_000, "100": 400_000}
     assert ahead(("1", 0, 2_400_000), ("1", 1, 2_400_100)) == {"1": 0, "100": 0}
+    # Before both elections, the second one late after a restart; before one of them, as after a step of the clock.
+    assert ahead(("1", 0, 600_000), ("1", 1, 1_650_000)) == {"1": -400_000, "100": -400_000}
+    assert ahead(("1", 0, 600_000), ("1", 1, 2_000_200)) == {"1": 0, "100": 0}
 
 
 def test_a_controller_that_logs_an_election_shows_its_own_time_zone() -> None:
@@ -195,6 +200,12 @@ def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late,
     assert found["1"] == clocks["1"]
 
 
+def _sends(behind: int = 0) -> pl.DataFrame:
+    """A send of `a` before broker 2 led, and one of `x` after that, if the brokers' clocks are `behind` (seconds)."""
+    sent, acked = [SECOND, (behind + 10) * SECOND], [2 * SECOND, (behind + 11) * SECOND]
+    return pl.DataFrame({"value": ["a", "x"], "acknowledged": True, "invoked": sent, "completed": acked})
+
+
 @pytest.mark.parametrize(
     ("behind", "offsets"),
     [(0, [-412_000, 0, 0]), (412, [-412_000] * 3)],  # only broker 1's clock is behind, or all are
@@ -202,14 +213,25 @@ def test_elections_contradict_the_clock_of_a_bounded_broker(lines, started_late,
 def test_records_show_that_only_the_bounded_broker_has_the_wrong_time(behind: int, offsets: list[int]) -> None:
     """Broker 1, whose clock is minutes behind, is killed and restarted. Broker 2 leads from offset 1 on, at 9 s."""
     clocks = {"1": Clock("1", -412_000, -450_000, -411_500)} | {name: Clock(name, -412_000) for name in ("2", "100")}
-    sends = pl.DataFrame(
-        {
-            "value": ["a", "x"],
-            "acknowledged": True,
-            "invoked": [SECOND, (behind + 10) * SECOND],
-            "completed": [2 * SECOND, (behind + 11) * SECOND],
-        }
-    )
     events = server_log("2", (9, BEGAN % (2, 1, 1, 1, "2")))
-    found = clocks_by_records(clocks, timeline(AFTER).replica_logs, events, sends, START)
+    found = clocks_by_records(clocks, timeline(AFTER).replica_logs, events, _sends(behind), START)
     assert [clock.offset for clock in found.values()] == offsets
+
+
+@pytest.mark.parametrize(
+    ("minutes", "offset", "is_doubtful"), [(0, 0, False), (4, 0, True), (-4, 0, True), (120, 7_200_000, False)]
+)
+def test_records_contradict_the_time_of_a_broker_beside_a_bounded_one(minutes, offset, is_doubtful) -> None:
+    """Without the metadata log. A kill bounds the clock of broker 1; broker 2 leads from offset 1 on, at 9 s."""
+    ahead = minutes * 60_000
+    events = server_log("2", (9, BEGAN % (2, 1, 1, 1, "2"))).with_columns(pl.col("time") + ahead)
+    about = types.SimpleNamespace(
+        clocks={"1": Clock("1", 0, -30_000, 500), "2": Clock("2")},
+        settings=types.SimpleNamespace(started_ms=START),
+        faults=[],
+    )
+    frames = {"sends": _sends(), "log_events": events}
+    no_metadata = empty(METADATA, True)
+    found = broker_clocks(timeline(AFTER).replica_logs, frames, about, no_metadata, events)
+    assert (found["2"].offset, found["2"].has_conflict) == (offset, is_doubtful)
+    assert found["1"] == about.clocks["1"]
