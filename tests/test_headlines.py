@@ -13,7 +13,7 @@ from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.timelines.facts import Fact
 from logjudge.histories.tables import Finding
 from logjudge.plots.report import headline
-from notation import parse
+from notation import judge, parse
 
 
 @pytest.mark.parametrize(
@@ -108,3 +108,20 @@ def test_a_report_of_damage_in_brokers_files_repeats_no_finding_as_a_heading(tmp
     assert text.count("12 records of orders-0 are damaged in 2 places on broker 2") == 3  # headline, cause, findings
     assert text.count("CRC 0x9dde22d7 does not match") == 2  # as a step of the cause, and as a finding
     assert "\n\n\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("policy", "reasons"),
+    [
+        ("x.cleanup.policy=delete ", "retention or delete-records"),
+        ("", "retention, delete-records or compaction"),
+        ("x.cleanup.policy=compact,delete ", "compaction"),
+    ],
+)
+def test_only_what_the_cleanup_policy_permits_may_have_removed_truncated_records(
+    policy: str, reasons: str, tmp_path: Path
+) -> None:
+    history = f"{{{policy}x.retention.bytes=0}} p:a@0#k p:b@1#k c:<a@0,b@1 nemesis:kill q:x@0 q:y@1 final:<x@0,y@1"
+    items = judge(history, tmp_path).verdict["assumptions"]
+    [doubt] = [item["says"] for item in items if item["name"] == "evidence sufficient"]
+    assert f"the log was truncated below them, but {reasons} may have removed them before that" in doubt

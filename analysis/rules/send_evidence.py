@@ -260,8 +260,9 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         return f"retention or delete-records may have removed {them}"
     if doubtful["maybe_returned"].any():
         return (
-            f"the log was truncated below {them}, but compaction may have removed {them} before that, or after the log"
-            f" came back with {them} (copies of the old leader's log, and the epochs of the last one, would show it)"
+            f"the log was truncated below {them}, but {_legal_reasons(p)} may have removed {them} before that, or"
+            f" after the log came back with {them} (copies of the old leader's log, and the epochs of the last one,"
+            " would show it)"
         )
     if doubtful["maybe_compacted"].any() and "cleanup.policy" not in p.settings.topic(p.topic):
         return f"compaction may have removed {them}, and run.json does not set cleanup.policy of {p.topic}"
@@ -273,3 +274,10 @@ def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
         of_them = f"; the leader's log holds {'all' if held == len(doubtful) else f'{held:,}'} of them" if held else ""
         return f"{hiding} may hide {them} from the final reads{of_them}"
     return f"the final reads ended before {'it was' if len(doubtful) == 1 else 'they were'} acknowledged"
+
+
+def _legal_reasons(p: Partition) -> str:
+    """What may remove records of the topic by its cleanup.policy, as the subject of a clause."""
+    if "cleanup.policy" not in p.settings.topic(p.topic):
+        return "retention, delete-records or compaction"
+    return "compaction" if p.settings.is_compacted(p.topic) else "retention or delete-records"
