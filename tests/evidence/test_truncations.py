@@ -226,13 +226,22 @@ FOLLOWS_AT = FOLLOWS.replace("epoch 1 from offset 1 ", "epoch {} from offset {} 
 )
 
 
-@pytest.mark.parametrize(("end", "cause"), [(0, "unclean-election"), (40, "unknown")])
-def test_a_broker_that_restarts_in_an_epoch_has_records_of_that_epoch(end: int, cause: str) -> None:
-    """Broker 3 followed in epoch 0 before it restarted. What it had when it began that epoch is older."""
-    followed = [(at, FOLLOWS_AT.format(*how)) for at, how in ((1, (0, end, 1)), (7, (0, 40, 1)), (10, (1, 40, 2)))]
+def test_a_broker_that_restarts_in_an_epoch_has_records_of_that_epoch() -> None:
+    """Broker 3 followed in epoch 0 before it restarted, and again with the records that it had fetched."""
+    followed = [(at, FOLLOWS_AT.format(*how)) for at, how in ((1, (0, 0, 1)), (7, (0, 40, 1)), (10, (1, 40, 2)))]
     events = [server_log("3", followed[0], (5, BOOT), (6, LOADED % 40), *followed[1:], (11, CUT % 1))]
     explained, *_ = truncations_in(timeline(AFTER, meta=UNCLEAN, events=events))
-    assert (explained.event, explained.cause) == ("broker 3 truncated offsets 1 to 39 of orders-0", cause)
+    assert explained.event == "broker 3 truncated offsets 1 to 39 of orders-0"
+    assert explained.cause == "unclean-election"
+    assert any("elected broker 1 leader of orders-0 in epoch 0" in fact.sentence for fact in explained.chain)
+
+
+def test_the_first_epoch_lost_no_records_of_a_broker_whose_older_log_is_missing() -> None:
+    """The server.log of broker 3 begins with its restart in epoch 0, so that the term of its records is not known."""
+    followed = [(at, FOLLOWS_AT.format(*how)) for at, how in ((7, (0, 40, 1)), (10, (1, 40, 2)))]
+    events = [server_log("3", (5, BOOT), (6, LOADED % 40), *followed, (11, CUT % 1))]
+    explained, *_ = truncations_in(timeline(AFTER, meta=UNCLEAN, events=events))
+    assert (explained.cause, explained.missing) == ("unclean-election", ())
 
 
 REASON = "Truncating partition orders-0 with TruncationState(offset=%d, completed=true) due to local high watermark 0"
