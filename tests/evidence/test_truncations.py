@@ -236,7 +236,7 @@ def test_a_broker_that_restarts_in_an_epoch_has_records_of_that_epoch() -> None:
     assert any("elected broker 1 leader of orders-0 in epoch 0" in fact.sentence for fact in explained.chain)
 
 
-def test_the_first_epoch_lost_no_records_of_a_broker_whose_older_log_is_missing() -> None:
+def test_the_first_epoch_lost_no_records_of_a_broker_that_restarted() -> None:
     """The server.log of broker 3 begins with its restart in epoch 0, so that the term of its records is not known."""
     followed = [(at, FOLLOWS_AT.format(*how)) for at, how in ((7, (0, 40, 1)), (10, (1, 40, 2)))]
     events = [server_log("3", (5, BOOT), (6, LOADED % 40), *followed, (11, CUT % 1))]
