@@ -40,8 +40,6 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
     since = regression.higher["time"]
     # A group that went back commits the same offset again.
     is_again = pl.lit(False) if lower is None else (pl.col("dated") > lower["time"] + SECOND).fill_null(False)
-    if len(copies.filter(~is_again, kind="committed", offset=regression.offset)):
-        return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     later = pl.col("dated") >= since - SECOND
     if lower is not None:
         # The last commit or removal before an assignment has its offset.
@@ -49,6 +47,8 @@ def explain_regression(_: pl.DataFrame, regression: Regression) -> Attempt:
         later &= (pl.col("dated") <= lower["time"] + SECOND) & is_lowering
     if len(copies.filter(later)):
         return needs(f"which client removed or lowered the committed {about} after {since / 1e9:.3f} s")
+    if len(copies.filter(~is_again, kind="committed", offset=regression.offset)):
+        return needs(f"why the coordinator did not have the commit of {about}, which is in __consumer_offsets")
     if not copies["intact"].all():
         return needs(f"an undamaged copy of __consumer_offsets, as this one may lack the commit of {about}")
     older = copies.filter(kind="committed").filter(pl.col("dated") < since - SECOND)

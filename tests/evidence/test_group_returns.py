@@ -13,7 +13,7 @@ from logjudge.analysis.incidents.losses import ExplainedRange
 from logjudge.analysis.incidents.missed import _truncation_of
 from logjudge.analysis.timelines.facts import SECOND
 
-from .test_consumer_causes import copies
+from .test_consumer_causes import ASSIGNED, COMMITTED, SET_BACK, copies, regression
 from .timelines import lost, timeline
 
 # A client set the group to 900, behind the end of the log, so that the reset to the earliest offset moved it to 0.
@@ -60,3 +60,10 @@ def test_the_loss_of_the_record_that_was_polled_there_explains_its_truncation(of
     loss = ExplainedRange(lost(), Explanation(cause))
     earlier = {"value": value, "time": 6 * SECOND}
     assert (_truncation_of(p, offset, earlier, [loss]) is not None) == is_explained
+
+
+def test_a_stored_commit_of_the_lower_offset_leaves_open_which_client_made_it() -> None:
+    """A member's commit of that offset has no outcome, so it may be that one, or an operator's."""
+    events = [("g1", "commit-info", 2, None), COMMITTED, ASSIGNED]
+    found = regression(events, 2, SET_BACK, 1)
+    assert found.missing == ("which client removed or lowered the committed offset 5 of x-0 by group g after 11.000 s",)
