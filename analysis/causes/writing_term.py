@@ -180,34 +180,40 @@ def _term_at(timeline: Timeline, time: int | None, now: int | None) -> Term | No
 
 
 def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | None) -> Term | None:
-    """The term after epoch `now` that acknowledged the lost records, if the leader of `term` cannot have; else None.
+    """The term after epoch `now` that acknowledged the lost records, if no leader of another term can have; else None.
 
-    All other leaders of these terms must have been dead, or dead when it began: a broker that starts later leads no
-    earlier term.
+    Another leader cannot have if it was dead then. Or it was dead when the term began and has not led since: a broker
+    that starts later leads no earlier term.
     """
     if term is None or now is None or lost.first_acked is None or lost.last_acked is None:
         return None
-    # The client may have had the acknowledgement a second after the leader sent it.
-    since, until = lost.first_acked - SECOND, lost.last_acked
     led = dated(timeline.led_terms, until=lost.first_acked)
     newer = [t for t in led if t.epoch > now and not _begins_above(t, lost)]
     if not newer or newer[-1].has_conflict:
         return None
+    newest, until = newer[-1], lost.last_acked
     begun = [t for t in timeline.led_terms if (t.time is None or t.time <= until) and not _begins_above(t, lost)]
-    others = {t.leader or "" for t in begun} - {newer[-1].leader}
-    # The leader of `term` may have had, all the time, the record that is there now.
-    now_there = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
-    earlier = [time for value, time in lost.earlier if value in now_there]
-    held_all_along = bool(timeline.starts_and_loads(term.leader)) and _held_another(timeline, term, earlier, lost)
-    had_to_die = others - {term.leader} if held_all_along else others
-    again = {t.leader for t in begun if t.epoch > newer[-1].epoch}
-    elected = newer[-1].when
-    are_dead = all(
-        is_process_dead(timeline, other, since, until)
-        or (other not in again and is_process_dead(timeline, other, elected - SECOND, elected))
-        for other in had_to_die
-    )
-    return newer[-1] if are_dead and term.leader in others else None
+    others = {t.leader or "" for t in begun} - {newest.leader}
+    have_led_since = {t.leader for t in begun if t.epoch > newest.epoch}
+    # The client may have had the acknowledgement a second after the leader sent it.
+    since = lost.first_acked - SECOND
+
+    def is_out(broker: str) -> bool:
+        was_dead_at_election = is_process_dead(timeline, broker, newest.when - SECOND, newest.when)
+        return (
+            is_process_dead(timeline, broker, since, until)
+            or (was_dead_at_election and broker not in have_led_since)
+            or (broker == term.leader and _had_present_record(timeline, term, lost))
+        )
+
+    return newest if term.leader in others and all(map(is_out, others)) else None
+
+
+def _had_present_record(timeline: Timeline, term: Term, lost: Lost) -> bool:
+    """Whether the leader of a term had, all the time, the record that is at the first lost offset now."""
+    present = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
+    acknowledged = [time for value, time in lost.earlier if value in present]
+    return bool(timeline.starts_and_loads(term.leader)) and _held_another(timeline, term, acknowledged, lost)
 
 
 def _begins_above(term: Term, lost: Lost) -> bool:
