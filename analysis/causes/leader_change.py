@@ -101,10 +101,23 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     # The first epoch began with the partition, so that no record was lost by it.
     after = [term for term in timeline.led_terms if term.epoch > (0 if old is None else old.epoch)]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
+    new = _replacing_term(timeline, old, after, lost, now) if new is None and old is not None else new
     if new is not None and (resumed := facts_lost_by_restart(timeline, new, lost)):
         return LeaderChange(new, new, resumed=tuple(resumed))
     election = f"the election after which {lost.name} lacked offset {lost.first} ({leader_files(timeline)})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
+
+
+def _replacing_term(timeline: Timeline, old: Term, after: list[Term], lost: Lost, now: int | None) -> Term | None:
+    """The first later term (of `after`) that replaced the old leader while that acknowledged the records: the first of
+    them just before the election, and the others after it.
+    """
+    for term in after:
+        is_without = bool(_final_end_facts(timeline, term, lost))
+        stale = late_term(timeline, lost, term, is_without=is_without, now=now)
+        if stale is not None and stale.leader == old.leader:
+            return term
+    return None
 
 
 def _replaced_in_term(

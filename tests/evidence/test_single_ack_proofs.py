@@ -230,3 +230,15 @@ def test_another_record_that_a_leader_acknowledged_there_proves_that_it_lacked_t
     held = timeline(old, events=events, config={UNCLEAN: False}, version="0.10.2.2", faults=faults)
     records = replace(lost("1"), replaced=replaced * SECOND, replaced_place=3)
     assert explain_loss(held, records).cause == cause
+
+
+@pytest.mark.parametrize(("truncated", "cause"), [(1, "single-ack-failover"), (40, "unknown")])
+def test_a_leader_that_is_cut_off_acknowledges_records_before_and_after_its_replacement(truncated, cause):
+    """Broker 2 is elected at 9 s. Nobody has the offsets 5 to 9 since broker 1 truncated its log."""
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (16, CUT % truncated)),
+        server_log("2", (0, LOADED % 0), (9, BEGAN % (2, 1, 1, 4, "2"))),
+    ]
+    late = replace(lost("1", 5, 9, ("e", "f", "g", "h", "i"), at=14), first_acked=int(8.9 * SECOND))
+    found = explain_loss(timeline(AFTER, meta=TWO_LEADS, events=events), late)
+    assert found.cause == cause, found
