@@ -101,23 +101,24 @@ def find_leader_change(timeline: Timeline, lost: Lost) -> LeaderChange:
     # The first epoch began with the partition, so that no record was lost by it.
     after = [term for term in timeline.led_terms if term.epoch > (0 if old is None else old.epoch)]
     new = _losing_term(timeline, LeaderChange(old), after, lost, then, now)
-    new = _replacing_term(timeline, old, after, lost, now) if new is None and old is not None else new
+    if (new is None or old is None) and (late := _late_change(timeline, old, after, lost, now)).new:
+        return late
     if new is not None and (resumed := facts_lost_by_restart(timeline, new, lost)):
         return LeaderChange(new, new, resumed=tuple(resumed))
     election = f"the election after which {lost.name} lacked offset {lost.first} ({leader_files(timeline)})"
     return LeaderChange(old, new, missing if new is not None else (*missing, election))
 
 
-def _replacing_term(timeline: Timeline, old: Term, after: list[Term], lost: Lost, now: int | None) -> Term | None:
-    """The first later term (of `after`) that replaced the old leader while that acknowledged the records: the first of
-    them just before the election, and the others after it.
+def _late_change(timeline: Timeline, old: Term | None, after: list[Term], lost: Lost, now: int | None) -> LeaderChange:
+    """The term of a leader that acknowledged records until after its replacement, and the first later term (of `after`)
+    that replaced it. If the leader at that time is not known (`old`), its log must have reached beyond the records.
     """
     for term in after:
-        is_without = bool(_final_end_facts(timeline, term, lost))
-        stale = late_term(timeline, lost, term, is_without=is_without, now=now)
-        if stale is not None and stale.leader == old.leader:
-            return term
-    return None
+        stale = late_term(timeline, lost, term, is_without=bool(_final_end_facts(timeline, term, lost)), now=now)
+        ends = timeline.dated_ends(stale.leader, "followed", since=lost.first_acked or 0) if stale else []
+        if stale and (old.leader == stale.leader if old else any(end.end > lost.last for end in ends)):
+            return LeaderChange(stale, term)
+    return LeaderChange(old)
 
 
 def _replaced_in_term(
@@ -269,8 +270,7 @@ def facts_without_records(timeline: Timeline, change: LeaderChange, lost: Lost) 
     if new.start is None and change.old is not None and began_before_acknowledgement(new, lost):
         return new.facts[:1]
     # Restarts of the new leader would be recorded, as a start before its term is.
-    records_starts = new.time is not None and bool(timeline.starts_of(new.leader, until=new.time))
-    is_run_known = new.start is not None or records_starts
+    is_run_known = new.start is not None or (new.time is not None and timeline.starts_of(new.leader, until=new.time))
     if is_run_known and (cut := facts_truncated_to(timeline, change.old_leader, new, lost)):
         return cut
     if new.start is None and (replaced := _replacement_facts(timeline, new, lost)):

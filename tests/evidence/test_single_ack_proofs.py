@@ -232,6 +232,12 @@ def test_another_record_that_a_leader_acknowledged_there_proves_that_it_lacked_t
     assert explain_loss(held, records).cause == cause
 
 
+FOLLOWS = (
+    "INFO [Broker id=1] Follower orders-0 starts at leader epoch {} from offset {} with partition epoch 7 and high"
+    " watermark 1. Current leader is {}. (x)"
+)
+
+
 @pytest.mark.parametrize(("truncated", "cause"), [(1, "single-ack-failover"), (40, "unknown")])
 def test_a_leader_that_is_cut_off_acknowledges_records_before_and_after_its_replacement(truncated, cause):
     """Broker 2 is elected at 9 s. Nobody has the offsets 5 to 9 since broker 1 truncated its log."""
@@ -242,3 +248,19 @@ def test_a_leader_that_is_cut_off_acknowledges_records_before_and_after_its_repl
     late = replace(lost("1", 5, 9, ("e", "f", "g", "h", "i"), at=14), first_acked=int(8.9 * SECOND))
     found = explain_loss(timeline(AFTER, meta=TWO_LEADS, events=events), late)
     assert found.cause == cause, found
+
+
+@pytest.mark.parametrize(("reached", "cause"), [(10, "single-ack-failover"), (7, "unknown")])
+def test_a_leader_that_is_cut_off_acknowledges_records_after_its_successor_died(reached, cause):
+    """Broker 2 is elected at 9 s and dies at 12 s, and broker 3 at 14 s. Broker 1 had offsets up to `reached`."""
+    meta = metadata((9, {"leader": 2, "isr": [2, 3]}), (14, {"leader": 3, "isr": [3]}))
+    follows = FOLLOWS.format(2, reached, 3)
+    events = [
+        server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2,3")), (16, follows), (17, CUT % 1)),
+        server_log("2", (0, LOADED % 0), (9, BEGAN % (2, 1, 1, 4, "2,3"))),
+        server_log("3", (0, LOADED % 0), (14, BEGAN % (3, 2, 3, 5, "3"))),
+    ]
+    late = replace(lost("1", 5, 9, ("e", "f", "g", "h", "i"), at=15), first_acked=int(9.5 * SECOND))
+    tables = {**logs("1: 0a 1x@1\n3: 0a 1x@1"), "epochs": epochs(("3", 0, 0), ("3", 1, 1), ("3", 2, 3))}
+    held = timeline(tables, meta=meta, events=events, leader="3", faults=[fault("kill", "2", 12)])
+    assert explain_loss(held, late).cause == cause
