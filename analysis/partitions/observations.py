@@ -89,15 +89,16 @@ class Observations(TopicPartition):
     timeline: Timeline | None = None  # its dated facts, for causes
     resolved_count: int = 0  # sends with an outcome or offset from the leader's log
     generation: TopicGeneration | None = None  # of its topic; None: the topic was never deleted
-    tombstones: pl.Series = field(init=False)  # the names of tombstones (name_tombstones)
+    # The names of tombstones (name_tombstones). `replace` keeps them, as their sends have these names already.
+    tombstones: pl.Series = field(default_factory=lambda: pl.Series("value", [], pl.String))
     memo: dict[Any, Any] = field(init=False, default_factory=dict)  # results by function and arguments (once)
 
     def __post_init__(self) -> None:
         here = {name: _sorted_by_time(getattr(self, name)) for name in (*OBSERVED, "unplaced")}
-        tombstones = here["sends"]["value"].clear()
         if self.settings.dialect != "jepsen":
-            here["sends"], here["reads"], tombstones = name_tombstones(here["sends"], here["reads"])
-        vars(self).update(here, tombstones=tombstones)
+            here["sends"], here["reads"], named = name_tombstones(here["sends"], here["reads"])
+            here["tombstones"] = pl.concat([self.tombstones, named])
+        vars(self).update(here)
 
     @property
     def label(self) -> str:

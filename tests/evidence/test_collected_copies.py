@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import invoke
 from logjudge import check as judged
 
 from .test_commands import Unpack
@@ -186,3 +187,22 @@ def test_an_empty_log_that_a_fault_had_cut_is_collected(
     with (run / "history.jsonl").open("a") as history:
         history.write(_faults(*faults))
     assert _verdicts(judged(run), "replica-divergence") == [verdict]
+
+
+COMPACTED = {"cleanup.policy": "compact", "simulation.keys": 20, "simulation.tombstones": 300, "num.partitions": 1}
+
+
+def test_tombstones_that_the_leader_has_beside_an_older_copy_are_not_lost(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = [word for name, value in COMPACTED.items() for word in ("--set", f"{name}={value}")]
+    assert invoke("simulate", "--seed", "5", "--ops", "200", *options, "--out", run).exception is None
+    history = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    (run / "history.jsonl").write_text("".join(line for line in history if '"process":"final"' not in line))
+    settings = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**settings, "final": False}))
+    _remove_checkpoints(run / "brokers/2/data")
+    os.truncate(run / "brokers/2/data/orders-0" / SEGMENT, 0)
+    result = judged(run)
+    assert "the log of broker 2 is empty" in _sentence(result, "all replicas collected")
+    assert _verdicts(result, "lost-write", "acknowledged-absent") == ["unknown", "unknown"]
+    assert not len(result.findings)
