@@ -31,6 +31,14 @@ def test_the_headline_counts_what_was_lost(lost: int, read: int, expected: str) 
     assert headline({"counts": {"operations": 9}}, impact) == expected
 
 
+def test_the_headline_names_a_setting_on_which_losses_depend(tmp_path: Path) -> None:
+    """Compaction may have removed a before the truncation, if the topic is compacted."""
+    text = "p:a@0#k p:b@1#k c:<a@0,b@1 end=0 p:x@0 p:y@1 end=2"
+    verdict = judge(text, tmp_path).verdict
+    expected = "But run.json does not set cleanup.policy of x, taken as delete, and verdicts depend on that."
+    assert headline(verdict, {"lost": 2, "lost_read": 2, "acknowledged": 4}).endswith(f"all of them. {expected}")
+
+
 @pytest.mark.parametrize(
     ("lost", "read", "expected"),
     [

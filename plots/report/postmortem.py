@@ -180,7 +180,7 @@ def _outcome(verdict: dict[str, Any], impact: dict[str, Any]) -> str:
     if not verdict["counts"].get("operations") and verdict["counts"].get("evidence files"):
         return headline_of_brokers(verdict)
     if impact["lost"] and "lost-write" not in verdict.get("skipped", []):
-        return _loss(verdict["counts"], impact)
+        return _loss(verdict["counts"], impact) + _assumed_of_losses(verdict)
     if found := verdict.get("consistency"):
         summary = f"{found['summary'][0].upper()}{found['summary'][1:]}."
         return summary if verdict["verdict"] != "unknown" else f"{summary} {_meaning(verdict)}"
@@ -208,6 +208,12 @@ def _loss(counts: dict[str, int], impact: dict[str, Any]) -> str:
     if counts.get("reads") != 0:
         read = _lost_read(impact["lost"], impact["lost_read"], counts.get("quarantined", 0))
     return f"{bound}{plural(impact['lost'], 'acknowledged write')} of {impact['acknowledged']:,} {were} lost. {read}."
+
+
+def _assumed_of_losses(verdict: dict[str, Any]) -> str:
+    """A sentence with the settings that decide what is a lost write, and that run.json does not set; empty if none."""
+    missing = [item for item in verdict.get("assumptions", ()) if item["name"] == "configuration recorded"]
+    return "".join(f" But {item['says']}." for item in missing if not item["holds"] and "lost-write" in item["touches"])
 
 
 def _broken_rules_text(verdict: dict[str, Any], impact: dict[str, Any], broken: list[str], is_complete: bool) -> str:
