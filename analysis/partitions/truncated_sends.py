@@ -133,6 +133,8 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
         return pl.repeat(False, len(sends), eager=True)
     size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
     is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
+    if p.replica_logs is not None:
+        is_truncated |= ~pl.col("value").is_in(p.replica_logs.last_records["value"].drop_nulls().implode())
     sizes = sends.select(pl.when(is_truncated).then(size).otherwise(0)).to_series().to_numpy()
     order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
     above = np.empty(len(sends), np.int64)

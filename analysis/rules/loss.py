@@ -14,7 +14,7 @@ from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs, lost_runs
 from ..partitions.final_reads import FinalReads
 from ..partitions.indeterminate_polls import indeterminate_polls, may_lack_operations, within_polls
 from ..partitions.jepsen_log import committed_sends, jepsen_index, jepsen_log, values_read
-from ..partitions.later_epochs import is_written_once, may_have_returned
+from ..partitions.later_epochs import is_written_once, may_have_returned, overwritten
 from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Partition, once
 from ..partitions.ranges import ranges_in
@@ -197,6 +197,7 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
     is_below = (pl.col("offset") < _start_until_copy(p)).fill_null(False) & _may_be_deleted_since(p)
+    is_below &= ~pl.lit(overwritten(p, sends))
     not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
     returned = pl.col("maybe_returned")
     surely_truncated = pl.col("truncated") & ~pl.col("removed") & ~returned
@@ -217,9 +218,10 @@ def _start_until_copy(p: Partition) -> int:
     """The offset below which records may have been deleted before the brokers' last logs were copied."""
     start, logs = p.log_start, p.replica_logs
     copied = None if logs is None else logs.copied_at
-    if copied is None:
-        return max(start.certain, start.possible)
-    return max((one.offset for one in start.evidence if one.since < copied), default=0)
+    moved = [one.offset for one in start.evidence if copied is None or one.since < copied]
+    # A deletion removed nothing from a log that still begins below.
+    of_leader = None if logs is None else logs.leader_start
+    return min(max(moved, default=0), MAX_INT64 if of_leader is None else of_leader)
 
 
 def _may_be_deleted_since(p: Partition) -> pl.Expr:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import polars as pl
 import pytest
+from logjudge import check as judged
 from logjudge.analysis.partitions.early_compactions import held_by_writers_until
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.partitions.truncated_sends import truncated_sends
@@ -11,6 +16,7 @@ from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, joined, logs
+from .test_commands import Unpack
 from .timelines import BEGINS, server_log, timeline
 
 LED_BY_1 = (server_log("1", (0, BEGINS % (0, 0, 0, "1"))),)
@@ -40,3 +46,34 @@ def test_a_copy_with_a_record_below_its_start_shows_a_deletion_before_the_trunca
 def test_a_log_does_not_hold_what_is_below_its_start():
     p = partition(2)
     assert held_by_writers_until(p, truncated_sends(p)).to_list() == [None, None, 5]
+
+
+def cut_run(source: Path, folder: Path, retention_bytes: int) -> Path:
+    """The run, with a history that ends before a client could see the truncation."""
+    run = shutil.copytree(source, folder)
+    lines = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    (run / "history.jsonl").write_text("".join(line for line in lines if json.loads(line)["time"] < 14_000_000_000))
+    settings = json.loads((run / "run.json").read_text())
+    settings["topics"]["orders"]["retention.bytes"] = retention_bytes
+    (run / "run.json").write_text(json.dumps(settings))
+    return run
+
+
+def test_a_leaders_whole_log_shows_that_retention_removed_nothing_that_it_lacks(
+    unpacked: Unpack, tmp_path: Path
+) -> None:
+    run = cut_run(unpacked("unclean-election-a"), tmp_path / "run", 10**9)
+    found = judged(run).findings
+    lost, absent = (found.filter(rule=rule)["values"].explode() for rule in ("lost-write", "acknowledged-absent"))
+    assert lost.sort().equals(absent.sort())
+    assert len(lost) == 753
+
+
+def test_retention_bytes_may_have_removed_what_only_the_logs_show_as_truncated(
+    unpacked: Unpack, tmp_path: Path
+) -> None:
+    """Without server.log and state-change.log, nothing shows which log the records were written to."""
+    run = cut_run(unpacked("unclean-election-a"), tmp_path / "run", 20_000)
+    for log in run.glob("**/brokers/*/*.log"):
+        log.unlink()
+    assert 0 < judged(run).findings.filter(rule="acknowledged-absent")["count"].sum() < 753
