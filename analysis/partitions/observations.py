@@ -94,7 +94,7 @@ class Observations(TopicPartition):
     memo: dict[Any, Any] = field(init=False, default_factory=dict)  # results by function and arguments (once)
 
     def __post_init__(self) -> None:
-        here = {name: _sorted_by_time(getattr(self, name)) for name in (*OBSERVED, "unplaced")}
+        here: dict[str, Any] = {name: _sorted_by_time(getattr(self, name)) for name in (*OBSERVED, "unplaced")}
         if self.settings.dialect != "jepsen":
             here["sends"], here["reads"], named = name_tombstones(here["sends"], here["reads"])
             here["tombstones"] = pl.concat([self.tombstones, named])
