@@ -9,12 +9,12 @@ Needs: proof that the broker that leads afterwards had the records on disk. Eith
 down, has them. Or it was in sync when or after they were acknowledged, or acknowledged them itself, and there is one of
 these: a recovery point above them (everything below it was flushed); a copy of its log that another broker loaded,
 which had been down while they were written; a fault in the history that replaced its log, or cut it after a shutdown,
-and no power failure; a fault in the history that shut it down cleanly, or a line of its next start which shows that it
-had been (all logs were flushed); a line that it found no log and created one, if its process had been killed or shut
-down, or the log was a minute old; or a registration without the log.dir of its replica, or with none of those that it
-had before (directory.id, since Kafka 3.7). Also, a later log of the same broker ended at or below them without a
-truncation: in the files, by the fault that cut it, or where the broker led again. And its election was not unclean. A
-cut after a kill is no such evidence: it may stand for a tail that had not been flushed.
+and no power failure; a fault in the history that shut it down cleanly, if its next start recovered no logs, or a line
+of that start which shows that it had been (all logs were flushed); a line that it found no log and created one, if its
+process had been killed or shut down, or the log was a minute old; or a registration without the log.dir of its replica,
+or with none of those that it had before (directory.id, since Kafka 3.7). Also, a later log of the same broker ended at
+or below them without a truncation: in the files, by the fault that cut it, or where the broker led again. And its
+election was not unclean. A cut after a kill is no such evidence: it may stand for a tail that had not been flushed.
 """
 
 from __future__ import annotations
@@ -316,8 +316,10 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     stops = timeline.faults_on(broker, (*DEATHS, "shutdown"))
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     clean_stops = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
-    # Without any recorded start, there may have been several.
+    # Without any recorded start, there may have been several. One that recovered logs did not follow a clean stop.
+    recovered = [fact.time or until for fact in timeline.unclean_starts if fact.broker == broker]
     clean_stops = [(stopped, fact) for stopped, fact in clean_stops if timeline.starts_of(broker, stopped)]
+    clean_stops = [one for one in clean_stops if not any(one[0] < time <= until for time in recovered)]
     return [fact for stopped, fact in clean_stops if timeline.starts_once(broker, stopped, until)]
 
 
