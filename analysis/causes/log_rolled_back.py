@@ -31,7 +31,7 @@ from ..timelines.timeline import Timeline
 from .cases import NOT_THE_CASE, Attempt, Lost, acknowledgement_facts, needs
 from .leader_change import find_leader_change
 from .log_ends import is_held
-from .outages import death_facts, is_process_dead, last_stop, lost_power, ran_until, reasons_absent
+from .outages import death_facts, is_process_dead, last_stop, lost_power, ran_until, reasons_absent, recovered_logs
 from .prevention import second_replica, setting_changes
 from .replica_history import (
     facts_had_records,
@@ -317,9 +317,11 @@ def _shutdown_facts(timeline: Timeline, broker: str, since: int, until: int) -> 
     last = [(fault, fact) for fault, fact in stops if since <= fault.completed < until][-1:]
     clean_stops = [(fault.completed, fact) for fault, fact in last if (fault.kind, fault.outcome) == ("shutdown", "ok")]
     # Without any recorded start, there may have been several. One that recovered logs did not follow a clean stop.
-    recovered = [fact.time or until for fact in timeline.unclean_starts if fact.broker == broker]
-    clean_stops = [(stopped, fact) for stopped, fact in clean_stops if timeline.starts_of(broker, stopped)]
-    clean_stops = [one for one in clean_stops if not any(one[0] < time <= until for time in recovered)]
+    clean_stops = [
+        (stopped, fact)
+        for stopped, fact in clean_stops
+        if timeline.starts_of(broker, stopped) and not recovered_logs(timeline, broker, stopped, until)
+    ]
     return [fact for stopped, fact in clean_stops if timeline.starts_once(broker, stopped, until)]
 
 

@@ -103,9 +103,15 @@ def may_have_stopped_cleanly(timeline: Timeline, broker: str, since: int, until:
     """
     faults = [fault for fault, _ in timeline.faults_on(broker, (*DEATHS, *DISK_FAULTS, "disk-full"))]
     halted = [event for event in timeline.deaths_of(broker) if event.fact.kind == HALTED]
-    starts = [fact for fact in timeline.unclean_starts if fact.broker == broker]
-    times = [*(fault.completed for fault in faults), *(one.time for one in (*halted, *starts))]
-    return not any(time is None or since < time <= until for time in times)
+    times = [*(fault.completed for fault in faults), *(event.time for event in halted)]
+    ended = any(time is None or since < time <= until for time in times)
+    return not (ended or recovered_logs(timeline, broker, since, until))
+
+
+def recovered_logs(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether a start of a broker between two times (ns), or at an unknown one, found no mark of a clean shutdown."""
+    starts = [fact.time for fact in timeline.unclean_starts if fact.broker == broker]
+    return any(time is None or since < time <= until for time in starts)
 
 
 def last_stop(timeline: Timeline, broker: str, at: int) -> Fact | None:
