@@ -197,7 +197,8 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     maybe_legal = pl.any_horizontal("maybe_deleted", "maybe_removed", "hidden", "maybe_compacted")
     # The logs show which records compaction can have removed, and what an unrecorded poll cannot change.
     is_below = (pl.col("offset") < _start_until_copy(p)).fill_null(False) & _may_be_deleted_since(p)
-    is_below &= ~pl.lit(overwritten(p, sends))
+    if sends["not_in_logs"].any():
+        is_below &= ~pl.lit(overwritten(p, sends))
     not_in_logs = pl.col("not_in_logs") & ~is_below & ~pl.col("maybe_removed")
     returned = pl.col("maybe_returned")
     surely_truncated = pl.col("truncated") & ~pl.col("removed") & ~returned
