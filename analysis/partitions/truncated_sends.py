@@ -7,6 +7,7 @@ import polars as pl
 
 from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import earliest_start_above, greatest, suffix_maxima, suffix_minima
+from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
@@ -118,8 +119,12 @@ def _absent_from_copy(p: Partition) -> pl.Expr:
     copied = None if logs is None else logs.copied_at
     if logs is None or copied is None or logs.damage.height or any(one.snapshot == logs.last for one in logs.missing):
         return pl.lit(None, pl.Int64)
-    is_held = pl.col("value").is_in(logs.last_records["value"].drop_nulls().implode())
-    return pl.when(~is_held & (pl.col("completed") < copied)).then(pl.lit(copied, pl.Int64))
+    return pl.when(~_is_in_last_logs(logs) & (pl.col("completed") < copied)).then(pl.lit(copied, pl.Int64))
+
+
+def _is_in_last_logs(logs: ReplicaLogs) -> pl.Expr:
+    """An expression on sends: whether a log of the last copy has the value."""
+    return pl.col("value").is_in(logs.last_records["value"].drop_nulls().implode())
 
 
 def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
@@ -134,7 +139,7 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
     size = pl.sum_horizontal(pl.col("key", "value").str.len_bytes().fill_null(0), MAX_OVERHEAD_BYTES)
     is_truncated = pl.any_horizontal(pl.col("other_begun", "later_end_begun").is_not_null())
     if p.replica_logs is not None:
-        is_truncated |= ~pl.col("value").is_in(p.replica_logs.last_records["value"].drop_nulls().implode())
+        is_truncated |= ~_is_in_last_logs(p.replica_logs)
     sizes = sends.select(pl.when(is_truncated).then(size).otherwise(0)).to_series().to_numpy()
     order = np.argsort(sends["offset"].fill_null(-1).to_numpy(), kind="stable")[::-1]
     above = np.empty(len(sends), np.int64)
