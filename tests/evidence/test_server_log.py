@@ -197,12 +197,9 @@ def test_a_broker_that_restarts_in_another_time_zone_has_a_doubtful_clock():
     assert not clock(IN_TWO_ZONES.replace("09:42:08", "10:41:28")).has_conflict  # NTP
 
 
-def test_only_a_kill_that_ended_a_process_bounds_a_clock():
-    """The second kill finds the broker dead, and a shutdown ends its next process."""
-    started = 1795254667000
-    faults = [fault("fault", "kill", "1", 2), fault("fault", "kill", "1", 8), fault("heal", "restart", "1", 11)]
-    faults += [fault("fault", "shutdown", "1", 12), fault("heal", "restart", "1", 15)]
-    rows = [
+def _boots(started, *times):
+    """The starts of broker 1: when it started, and when its log had the last line before (s)."""
+    return [
         {
             "broker": "1",
             "kind": "boot",
@@ -211,8 +208,16 @@ def test_only_a_kill_that_ended_a_process_bounds_a_clock():
             "file": "server.log",
             "line": line,
         }
-        for line, (at, alive) in enumerate([(-5.0, None), (11.4, 1.9), (15.4, 12.8)])
+        for line, (at, alive) in enumerate(times)
     ]
+
+
+def test_only_a_kill_that_ended_a_process_bounds_a_clock():
+    """The second kill finds the broker dead, and a shutdown ends its next process."""
+    started = 1795254667000
+    faults = [fault("fault", "kill", "1", 2), fault("fault", "kill", "1", 8), fault("heal", "restart", "1", 11)]
+    faults += [fault("fault", "shutdown", "1", 12), fault("heal", "restart", "1", 15)]
+    rows = _boots(started, (-5.0, None), (11.4, 1.9), (15.4, 12.8))
     clock = clock_offsets(pl.DataFrame(rows), faults, started)["1"]
     assert clock.bounded
     assert (clock.offset, clock.has_conflict) == (0, False)
@@ -240,17 +245,7 @@ def test_a_restart_without_a_completion_is_in_order_of_time():
         for number, (type_, kind, at, end) in enumerate(steps)
     ]
     faults = faults_of(pl.DataFrame(rows, CONTEXT).sample(fraction=1, shuffle=True, seed=1))
-    boots = [
-        {
-            "broker": "1",
-            "kind": "boot",
-            "time": started + int(at * 1000),
-            "fields": json.dumps({"alive_until": alive and started + int(alive * 1000)}),
-            "file": "server.log",
-            "line": line,
-        }
-        for line, (at, alive) in enumerate([(-5.0, None), (5.7, 3.9), (36.4, 33.9)])
-    ]
+    boots = _boots(started, (-5.0, None), (5.7, 3.9), (36.4, 33.9))
     clock = clock_offsets(pl.DataFrame(boots), faults, started)["1"]
     assert (clock.bounded, clock.offset, clock.has_conflict) == (True, 0, False)
 
