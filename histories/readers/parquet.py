@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NEEDED = ("time", "process", "type", "f")
 ROW_GROUP = 500_000  # rows and records in a row group, about: each has as much work for a core
 _DIALECT = b"logjudge.dialect"
-# Numbers that grow from row to row: as differences they take half of the bytes and of the time to decode.
+# Numbers that grow from row to row: as differences they take half of the bytes.
 _GROWING = ("line", "time", "op", "records.list.element.offset")
 NEMESIS = "nemesis"  # the process of faults; a malformed row of it in Jepsen's dialect hides no client's operation
 # Lists that a completion repeats or leaves out, so an empty one is not null, by the functions that have them.

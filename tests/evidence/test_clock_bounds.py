@@ -211,7 +211,7 @@ def _sends(behind: int = 0) -> pl.DataFrame:
     [(0, [-412_000, 0, 0]), (412, [-412_000] * 3)],  # only broker 1's clock is behind, or all are
 )
 def test_records_show_that_only_the_bounded_broker_has_the_wrong_time(behind: int, offsets: list[int]) -> None:
-    """Broker 1, whose clock is minutes behind, is killed and restarted. Broker 2 leads from offset 1 on, at 9 s."""
+    """The clock of broker 1 is minutes behind. It is killed and restarted; broker 2 leads from offset 1 on, at 9 s."""
     clocks = {"1": Clock("1", -412_000, -450_000, -411_500)} | {name: Clock(name, -412_000) for name in ("2", "100")}
     events = server_log("2", (9, BEGAN % (2, 1, 1, 1, "2")))
     found = clocks_by_records(clocks, timeline(AFTER).replica_logs, events, _sends(behind), START)

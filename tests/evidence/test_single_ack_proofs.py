@@ -240,7 +240,7 @@ FOLLOWS = (
 
 @pytest.mark.parametrize(("truncated", "cause"), [(1, "single-ack-failover"), (40, "unknown")])
 def test_a_leader_that_is_cut_off_acknowledges_records_before_and_after_its_replacement(truncated, cause):
-    """Broker 2 is elected at 9 s. Nobody has the offsets 5 to 9 since broker 1 truncated its log."""
+    """Broker 2 is elected at 9 s. No log has offsets 5 to 9 since broker 1 truncated its own."""
     events = [
         server_log("1", (1, BEGAN % (1, 0, 0, 0, "1,2")), (16, CUT % truncated)),
         server_log("2", (0, LOADED % 0), (9, BEGAN % (2, 1, 1, 4, "2"))),
