@@ -237,5 +237,8 @@ def _joined_isr_of(timeline: Timeline, broker: str, new: Term) -> bool:
     """
     if new.time is None or new.isr is None or broker in new.isr or not truncates_by_epochs(timeline):
         return False
-    later = [term.when for term in timeline.terms_after(new.epoch) if term.leader not in (None, new.leader)]
-    return any(broker in report.isr for report in timeline.isr_between(new.time, min(later, default=MAX_INT64) - 1))
+    later = [term for term in timeline.terms_after(new.epoch) if term.leader not in (None, new.leader)]
+    if len(dated(later)) < len(later):
+        return False
+    until = min((term.when for term in later), default=MAX_INT64) - 1
+    return any(broker in report.isr for report in timeline.isr_between(new.time, until))

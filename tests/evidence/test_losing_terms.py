@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.leader_change import find_leader_change
 
 from .replica_texts import epochs, logs
-from .timelines import LOADED, SECOND, fault, lost, metadata, server_log, timeline
+from .timelines import BEGAN, LOADED, SECOND, fault, lost, metadata, server_log, timeline
 
 THREE = {"replicas": ("1", "2", "3")}
 UNCLEAN = {"leaderRecoveryState": 1}
@@ -35,3 +36,13 @@ def test_a_leader_that_never_had_the_records_lost_them_though_it_did_not_restart
     records = replace(lost(), replaced=11 * SECOND, replaced_place=3)
     assert find_leader_change(found, records).new_leader == "2"
     assert explain_loss(found, records).cause == "unclean-election"
+
+
+def test_a_later_term_may_have_no_time():
+    """Broker 1 joined the ISR of broker 2, which an unclean election chose, and leads epoch 2 at an unknown time."""
+    changes = (4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], **UNCLEAN}), (11, {"isr": [1, 2]})
+    undated = server_log("1", (14, BEGAN % (1, 2, 3, 5, "1,2"))).with_columns(time=pl.lit(None, pl.Int64))
+    tables = {**logs("1: 0a 1x@1\n2: 0a 1x@1"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    found = timeline(tables, meta=metadata(*changes), events=[undated])
+    assert found.terms[2].time is None
+    assert explain_loss(found, lost()).cause == "unclean-election"
