@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.clock import process_starts
+from ...histories.evidence.clock import Clock, process_starts
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OBSERVED
 from ..extremes import greatest, least
 from ..timelines.facts import MS
 from ..wording import plural
+from .broker_clocks import ahead_of_elections, clocks_by_elections, lines_of_elections
 from .common import Common, Frames, evidence_in
 from .generation_split import Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
@@ -261,9 +262,19 @@ def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration
 
 def _time_of_log_line(recorded: Recorded) -> pl.Expr:
     """The time of a line in a broker's log (ns), by the history's clock."""
-    ahead = {name: clock.offset for name, clock in recorded.common.clocks.items()}  # ms
+    ahead = {name: clock.offset for name, clock in _clocks(recorded).items()}  # ms
     offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else 0
     return recorded.nanoseconds(pl.col("time") - offset)
+
+
+def _clocks(recorded: Recorded) -> Mapping[str, Clock]:
+    """The brokers' clocks, corrected by the leader epochs of each topic id: each generation begins with epoch 0."""
+    lines = evidence_in(recorded.tables, "log_events").with_columns(topic_id=_LOGGED_ID)
+    metadata = evidence_in(recorded.tables, "metadata")
+    ids = lines["topic_id"].drop_nulls().unique()
+    elections = [lines_of_elections(lines.filter(topic_id=id_), metadata.filter(topic_id=id_)) for id_ in ids]
+    ahead = ahead_of_elections(pl.concat(elections)) if elections else {}
+    return clocks_by_elections(recorded.common.clocks, ahead)
 
 
 def _shared_of(recorded: Recorded, generations: Sequence[TopicGeneration], position: int) -> Frames:

@@ -262,6 +262,28 @@ def test_a_topic_from_before_the_first_metadata_record_was_not_deleted(first, fi
         assert len(found) == generations
 
 
+def test_a_line_in_another_time_zone_is_of_the_generation_that_elections_show():
+    """Broker 1 logs in local time, 5:45 hours ahead. The topic was deleted at 20 s; nothing else bounds the clock."""
+    zone, key = 20_700_000, {"snapshot": FINAL, "broker": "1", "file": "x"}
+    led = [{"kind": "leader", "time": zone + at, "topic_id": id_} for at, id_ in ((1_000, OLD), (21_000, NEW))]
+    lines = [
+        {**key, **line, "fields": json.dumps({"topic_id": line.pop("topic_id"), "leader_epoch": 0})} for line in led
+    ]
+    lines += [{**key, "kind": "truncated", "time": zone + at, "fields": "{}"} for at in (10_000, 30_000)]
+    epochs = [{**key, "kind": "partition", "leader_epoch": 0, "leader": 1}] * 2
+    elected = [
+        row | {"time": at, "topic_id": id_} for row, at, id_ in zip(epochs, (900, 20_900), (OLD, NEW), strict=True)
+    ]
+    tables = {
+        "log_events": complete(pl.DataFrame(lines), {**LOCATION, **LOG_EVENTS}),
+        "metadata": complete(pl.DataFrame(elected), {**LOCATION, **METADATA}),
+    }
+    common = Common(Settings(), pl.DataFrame(schema=CONTEXT), pl.DataFrame(), {"log_events": tables["log_events"]})
+    generations = [TopicGeneration(1, None, Span(20 * S, 20 * S), topic_id=OLD), TopicGeneration(2, topic_id=NEW)]
+    recorded = generation_parts.Recorded("orders", tables, common)
+    assert generation_parts._positions_of_evidence(recorded, generations)["log_events"].to_list() == [0, 1, 0, 1]
+
+
 STARTED = "[2026-11-28 09:13:%s] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)\n"
 
 
