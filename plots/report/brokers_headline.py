@@ -36,7 +36,7 @@ def headline_of_brokers(verdict: dict[str, Any]) -> str:
     judged = " of the rules that were judged" if verdict.get("skipped") else ""
     causes = [Explained.from_record(one) for one in verdict["causes"] if not one["findings"]]
     events = _losses_without_clients(causes)
-    also = f", but {' and '.join(events)}" if events else ""
+    also = f", but {', and '.join(events)}" if events else ""
     return f"The brokers' files show no breach{judged}{also}. {unknown}"
 
 

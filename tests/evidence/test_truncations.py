@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from logjudge.analysis.causes.cases import Lost
 from logjudge.analysis.incidents.incident import Explained
 from logjudge.analysis.incidents.truncations import explain_truncations
 from logjudge.analysis.partitions.partition import Partition
+from logjudge.analysis.timelines.facts import Fact
 from logjudge.analysis.timelines.timeline import Timeline
 from logjudge.histories import simulation
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import READS, SENDS
+from logjudge.plots.report.brokers_headline import headline_of_brokers
 
 from .replica_texts import epochs, logs
 from .timelines import AFTER, BEGAN, BOOT, CUT, LOADED, SECOND, TWO_LEADS, UNCLEAN, metadata, server_log, timeline
@@ -371,3 +374,12 @@ def test_a_leader_that_found_no_log_lost_its_disk(began, restarted, followed, ev
     explained = truncations_in(found)
     assert [one.event for one in explained] == [event] * (event is not None)
     assert all((f"because {LOST_DISK}, and led from offset 0" in one.sentence) == followed for one in explained)
+
+
+def test_a_headline_ends_the_clause_on_records_that_were_sent_again() -> None:
+    [removal] = truncations_in(timeline(AFTER, events=[server_log("1", (8, LOADED % 40), (9, CUT % 1))]))
+    election = replace(removal, truncated=None, chain=(Fact("", "elected"),))
+    causes = [one.record() for one in (removal, election)]
+    rules = {"committed-absent": {"verdict": "unknown", "count": 0}}
+    headline = headline_of_brokers({"rules": rules, "incidents": [], "counts": {"kept records": 1}, "causes": causes})
+    assert ", unless producers sent them again, and 1 unclean election may have lost records. " in headline
