@@ -84,7 +84,7 @@ def _alive(down: list[TimeSpan], term: TimeSpan) -> TimeSpan | None:
 
 
 def without_leader(led: list[Led]) -> list[TimeSpan]:
-    """The times between two leaders in which nobody led."""
+    """The times between two leaders, without a leader."""
     gaps, until = [], None
     for one in sorted(led, key=lambda one: one.since):
         if until is not None and one.since > until:

@@ -127,7 +127,7 @@ CHARACTER_WIDTH = 0.0085  # as a part of the width of the axis
 
 
 class Band(NamedTuple):
-    """A fault on the axis: its row in the strip, its begin and end, and whether its name stands before it."""
+    """A fault on the axis: its row in the strip, its begin and end, and whether its name is left of it."""
 
     row: int
     left: float

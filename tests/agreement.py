@@ -4,7 +4,7 @@
 
 A history is simulated on a log, half of them with something changed afterwards, and judged twice: by the rules, and
 by the engine with the model append-log. For the model, a poll reads the records from the consumer's position on, and
-finds the offsets empty that it passes over. The final reads also find nothing behind their last record, as the format
+shows that the offsets that it skips are empty. The final reads also find nothing after their last record, as the format
 promises. All other offsets (markers, records of other topics) are HOLES: appends of unknown outcome, added to the
 history.
 """
@@ -58,7 +58,7 @@ class Op:
     end: float
     outcome: str = "ok"
     value: str = ""
-    offset: int | None = None  # of a send, or the answer of an end
+    offset: int | None = None  # of a send, or the result of end_offsets
     records: tuple[Record, ...] = field(default=())
 
     def completion(self) -> str:
@@ -163,7 +163,7 @@ def changed(ops: list[Op], rng: Random) -> list[Op]:
 def in_notation(ops: list[Op]) -> str:
     tokens = [(op.start, f"{op.process}:{op.invocation()}..") for op in ops]
     tokens += [(op.end, f"{op.process}:..{op.completion()}") for op in ops]
-    # The final reads say where they begin, or else they would not be seen where they find nothing.
+    # The final reads record their first offset, so that empty ones are seen.
     tokens += [(op.start, "final:assign=0") for op in [op for op in ops if op.process == "final"][:1]]
     return " ".join(token for _, token in sorted(tokens))
 

@@ -19,7 +19,7 @@ from logjudge.analysis.engines.threads import in_pool
 from sampling import mark_thorough
 from xdist.scheduler import LoadScopeScheduling
 
-# How long an example takes depends on what else the machine does. Every commit gets the same few examples.
+# The time of an example depends on the machine's load. Every commit gets the same few examples.
 settings.register_profile(
     "any machine",
     deadline=None,

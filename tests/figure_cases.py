@@ -63,7 +63,7 @@ def write_run(folder: Path, events: list[dict[str, Any]], config: dict[str, Any]
 
 
 class Script:
-    """Writes events: each call is an invocation and its completion. Unlike notation.parse, it takes any text."""
+    """Writes events: each call is an invocation and its completion. Unlike notation.parse, it accepts any text."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
@@ -99,7 +99,7 @@ FINAL = {"final": True, "processes": {"final": {"role": "final"}}}
 
 
 def lossy(topic: str = "orders", values: tuple[str, ...] = ("a", "b", "c"), process: str = "p") -> list[dict[str, Any]]:
-    """a stays; b was read by c0 and replaced by x; c is gone from the end, unread."""
+    """The log keeps a; b was read by c0 and replaced by x; c is gone from the log end, and was not read."""
     a, b, c = values
     script = Script().send(process, a, 0, topic).send(process, b, 1, topic).send(process, c, 2, topic)
     script.poll("c0", (0, a), (1, b), topic=topic).fault("kill", "1").send("q", "x", 1, topic)

@@ -1,4 +1,4 @@
-"""Events of a recorded run, and how tests judge what they make of them."""
+"""Events of a recorded run, and functions that judge changed copies of them."""
 
 from __future__ import annotations
 

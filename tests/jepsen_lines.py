@@ -23,7 +23,7 @@ def key(topic: str) -> dict[str, Any]:
 
 
 COMMON = {"time": 50, "process": "3", "type": "ok"}
-EVENT_OF = [  # what follows HEAD, and the event without what COMMON says
+EVENT_OF = [  # the text after HEAD, and the event without the fields of COMMON
     (":f :send, :value [[:send 1 5]]", {"f": "send", "topic": "1", "partition": 0, "value": "5"}),
     (
         ":f :send, :value [[:send :x [9 5]]]",

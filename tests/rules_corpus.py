@@ -1,6 +1,6 @@
-"""The corpus: small histories that must and must not be found, a file a rule in tests/corpus.
+"""The corpus: small histories with and without findings, one file per rule in tests/corpus.
 
-A case is three lines: why, the history in the language of notation.py, and what is found in it:
+A case is three lines: a comment that explains it, the history in the language of notation.py, and the findings:
 
     # Permitted: a producer without idempotence writes twice when it retries.
     {p.enable.idempotence=false} p:a@0 c:<a@0,a@1

@@ -1,4 +1,4 @@
-"""Linearizability and the rules agree on thousands of small histories, as docs/rules.md says."""
+"""Linearizability and the rules agree on thousands of small histories, as docs/rules.md claims."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def test_long_work_reports_its_progress_on_stderr(
     assert result.stderr.splitlines().count(expected) == 1
     assert expected not in result.stdout
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    assert expected not in invoke(*arguments).stderr  # a live line, which is gone in the end
+    assert expected not in invoke(*arguments).stderr  # a live line, which is cleared at the end
 
 
 @pytest.mark.parametrize("command", [("check", CLEAN), ("search", "--variant", "kraft"), ("linearize", CLEAN)])

@@ -200,7 +200,7 @@ def test_a_json_array_and_an_empty_file_are_named(tmp_path: Path) -> None:
 
 
 def test_a_format_that_does_not_fit_the_history_is_refused(tmp_path: Path) -> None:
-    """Beside brokers' files, whose verdict would replace an earlier result."""
+    """Next to brokers' files, where the verdict would replace an earlier result."""
     error = invoke("check", LOSSY, "--engine", "local", "--from", "jepsen", "--out", tmp_path / "out").exception
     assert isinstance(error, InputError)
     assert "found a history of native, expected one of jepsen, as chosen with --from" in str(error)

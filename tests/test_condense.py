@@ -1,4 +1,4 @@
-"""Condensing changes no finding: rules report of the retained rows what they report of all."""
+"""Condensing changes no finding: rules report the same for the retained rows as for all rows."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ BREACHES = {
     "a skipped record": f"{SENDS} {read('c', 45)} end=90 {read('final')}",
     "a consumer that went back": f"{SENDS} {read('c')} c:<v30@30 end=90 {read('final')}",
     "a late send": f"s:late.. {SENDS} r:low@90 s:..late@91 r:end@92 q:x@93 q:x2@92 {read('c')}",
-    "a record of nobody": f"{SENDS} {read('c', held={90: 'z'})} end=91 {read('final', held={90: 'z'})}",
+    "a record without a send": f"{SENDS} {read('c', held={90: 'z'})} end=91 {read('final', held={90: 'z'})}",
     "a stale end": f"{SENDS} end=45 {read('c')} end=90 {read('final')}",
 }
 
@@ -213,7 +213,7 @@ def test_a_breach_is_judged_from_a_few_rows(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sends", [SENDS, SENDS.replace("p:v45@45", "p:v45~")])
 def test_clocks_that_differ_are_judged_from_all_rows(sends: str, tmp_path: Path) -> None:
-    """c's clock is behind, so its reads come before the sends; which of them proves that, all rows decide."""
+    """c's clock is behind, so its reads come before the sends; only all rows show which read proves that."""
     run = open_run(parse(f"{read('c')} {sends} end=90 {read('final')}").write(tmp_path))
     assert compare(run, 30) == 0
     reasons = [reason for summary in judged(run, 0).summaries for reason in summary["unjudged"].get("phantom-read", ())]

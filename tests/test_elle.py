@@ -1,4 +1,4 @@
-"""Transactions on lists and registers: against all orders tried out, Elle's own examples, and odd histories."""
+"""Transactions on lists and registers: compared with a search of all orders, Elle's own examples, and odd histories."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_spark_judges_a_small_run_in_one_task(
 
 
 def test_one_task_judges_more_on_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """But no large history of transactions, which takes more memory."""
+    """Large histories of transactions are excluded, as they need more memory."""
     from logjudge.analysis.engines.spark import is_judged_here, judge, whole_run
 
     run = open_run(EXAMPLE)
@@ -298,6 +298,6 @@ def _same_but_for_names(found: Results, expected: Results) -> None:
 
 
 def _without_lines(results: Results) -> list[dict[str, Any]]:
-    """Findings with what their evidence says, whichever lines say it."""
+    """Findings with the sentences of their evidence, without its lines."""
     sentences = pl.col("evidence").list.eval(pl.element().struct.field("says")).list.sort()
     return results.findings().with_columns(sentences).to_dicts()

@@ -78,7 +78,7 @@ def test_impact_agrees_with_the_findings(name: str, lost: int, lost_read: int) -
         ([("c", "b", "c"), ("c", "d")], [["c", "orders-0", 1, 2, 2]]),  # kept its position over the cut
         ([("c", "b", "c")], [["c", "orders-0", 1, 2, 2]]),  # stopped before the cut: its position is past them
         ([("c", "b", "c"), ("c", "x", "y")], []),  # went back
-        ([("c", "b", "c"), ("c", "x")], []),  # on its way again through what it read before
+        ([("c", "b", "c"), ("c", "x")], []),  # reads again what it read before
         ([("c", "d")], []),  # began late
         ([("c", "b", "c"), ("m", "x", "y"), ("m", "d")], []),  # another member of its group got them
         ([("c", "b", "c"), ("m", "d")], [["c", "orders-0", 1, 2, 2]]),

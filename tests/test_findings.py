@@ -243,7 +243,7 @@ REPLACED = "{p.acks=1} p:a@0 p:b@1 c:<a@0,b@1 nemesis:kill q:x@1 end=2"
             "commit-beyond-end",
             "violation",
         ),
-        # The cut took a copy with it that a consumer had read; its producer sent the record again (KIP-101 on 0.10.2).
+        # The truncation removed a copy that a consumer had read; the producer sent the record again (KIP-101, 0.10.2).
         (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "inconsistent-offsets", "permitted"),
         (f"{COPY} q:x@1 q:y@2 p:..u@3 final:<a@0,x@1,y@2,u@3", "realtime-order", "permitted"),
         (

@@ -1,4 +1,4 @@
-"""Incidents: which findings and explanations are one event, what its chain holds, and how outputs write it."""
+"""Incidents: which findings and explanations are one event, the facts of its chain, and how outputs write it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Histories with the verdicts of Jepsen's own checker: we find what it finds, error by error.
 
-data/jepsen/README.md says where the cases come from and what can be compared exactly.
+data/jepsen/README.md describes the sources of the cases and what can be compared exactly.
 """
 
 from __future__ import annotations

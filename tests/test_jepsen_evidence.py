@@ -92,7 +92,7 @@ SENDS = ("nil", "[]", "[[:send 1 7] [:send 1 8]]")
 
 @pytest.mark.parametrize("invoked", SENDS)
 def test_a_send_without_a_value_completes_any_send(invoked: str, tmp_path: Path) -> None:
-    """Jepsen takes the sends of its invocation as unknown."""
+    """Jepsen treats the sends of its invocation as unknown."""
     report = judged(history([*ABSENT["lost-write"], (7, "send", invoked, "nil")]), tmp_path)
     assert report["rules"]["lost-write"]["count"] == 1
     assert next(item for item in report["assumptions"] if item["name"] == "lines well formed")["holds"] is True
@@ -105,7 +105,7 @@ def test_what_is_seen_is_a_breach_though_a_line_was_left_out(tmp_path: Path) -> 
 
 
 def test_a_value_that_was_sent_twice_breaks_an_assumption(tmp_path: Path) -> None:
-    """Its findings are those of Jepsen's checker, and the report says that values do not identify records."""
+    """Its findings are those of Jepsen's checker, and the report states that values do not identify records."""
     report = judged(history([send(7, 0), send(7, 1), poll(1, (0, 7), (1, 7))]), tmp_path)
     assert "duplicate" in rules_with("invalid", report)
     assert [item["name"] for item in report["assumptions"] if not item["holds"]] == ["values unique"]

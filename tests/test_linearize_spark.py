@@ -34,7 +34,7 @@ def judge(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Judge:
 
 
 def shown(judge: Callable[[], Any]) -> Any:
-    """All that a user sees of a judgement, but the time it took; or the sentence of an error."""
+    """The output of a judgement without its duration; or the message of an error."""
     try:
         judgement, minimal = judge()
     except LogjudgeError as error:

@@ -1,4 +1,4 @@
-"""Lines of a client are missing, as where a file was cut: what it did there is unknown, and no breach."""
+"""Lines of a client are missing, as in a truncated file: its operations there are unknown, and no breach."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_last_lines_of_a_member_that_made_a_commit_are_missing(length: int, 
     ("options", "commit"),
     [
         (SYNCHRONOUS.replace("false", "true"), "commit"),  # an automatic one has no line before its callback
-        (SYNCHRONOUS, "auto"),  # nor has an asynchronous one
+        (SYNCHRONOUS, "auto"),  # an asynchronous one has none either
         ("{c.group.id=g d.group.id=g}", "commit"),  # commits are automatic by default
     ],
 )

@@ -1,4 +1,4 @@
-"""Monitors: the same verdicts as search and permutations, what they leave to the search, and length."""
+"""Monitors: the same verdicts as search and permutations, undecided histories, and long histories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_ambiguous_parts_are_left_to_the_search(name: str) -> None:
     twice = [Operation(insert, 0, 1), Operation(insert, 2, 3)]
     assert by_monitor(name, twice)[0] == UNDECIDED
     if name != "register":
-        # Which of both values the open operation took is not known.
+        # It is unknown which of both values the open operation removed.
         operations = [Operation(insert, 0, 1), Operation(Action(TAKE[name], None, UNKNOWN), 2)]
         assert by_monitor(name, operations)[0] == UNDECIDED
 
@@ -75,7 +75,7 @@ def appends(*rows: tuple[str, str, int, int]) -> list[Operation]:
         (appends(("append", "a", 0, 9), ("append", "a", 20, 29), ("get", "aa", 5, 15)), [2]),  # one was called by then
         (appends(("append", "a", 0, 9), ("append", "b", 0, 9), ("get", "a", 10, 12)), [1, 2]),  # b was appended
         (appends(("append", "a", 0, 9), ("append", "b", 0, 9), ("get", "ab", 5, 8), ("get", "ba", 5, 8)), [2, 3]),
-        (appends(("append", "a", 0, 9), ("get", "ac", 5, 12)), [1]),  # nobody appends c
+        (appends(("append", "a", 0, 9), ("get", "ac", 5, 12)), [1]),  # c is never appended
         # Both appends of a ended before b was called, and the content has an a after it.
         (
             appends(("append", "a", 0, 3), ("append", "a", 4, 6), ("append", "b", 7, 9), ("get", "aba", 10, 12)),
@@ -124,7 +124,7 @@ def test_columns_have_the_verdict_of_their_operations(name: str) -> None:
     rng, compared = Random(3), 0
     for _ in range(300 if IS_CAMPAIGN else 100):
         operations = random_history(name, rng)
-        # In arrays, what did not complete has no answer.
+        # In arrays, an operation without a completion has no result.
         operations = [
             each if each.end is not None else each._replace(action=each.action._replace(result=UNKNOWN))
             for each in operations

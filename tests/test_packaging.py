@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def installed() -> Path:
-    """A folder with the wheel's content and nothing else. Its path is always the same, so that mypy's cache holds."""
+    """A folder with only the wheel's content. Its path is always the same, so that mypy's cache stays valid."""
     target = CACHE / "site"
     shutil.rmtree(target, ignore_errors=True)
     shutil.rmtree(ROOT / "build", ignore_errors=True)  # setuptools packs what an earlier build left there

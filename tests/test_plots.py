@@ -303,7 +303,7 @@ def test_the_name_of_a_late_fault_stands_before_it() -> None:
 
 
 def test_red_is_red() -> None:
-    """Captions call it so: far from orange, and darker, for those who see no hue."""
+    """Captions name it: far from orange, and darker, for readers who see no hue."""
     red, green, blue = (int(style.RED[at : at + 2], 16) for at in (1, 3, 5))
     assert red > 4 * green
     assert red > 4 * blue

@@ -1,4 +1,4 @@
-"""The engine finds what the definition says, on all models."""
+"""The engine's verdicts match the definition, on all models."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def act(*fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Action]:
     return st.tuples(*fields).map(lambda values: Action(*values))
 
 
-# A strategy for the actions of each model: few values, so that answers are often, but not always, possible.
+# A strategy for the actions of each model: few values, so that results are often, but not always, possible.
 ACTIONS: dict[str, st.SearchStrategy[Action]] = {
     "register": st.one_of(
         act(st.just("read"), st.none(), st.none() | VALUES | st.just(UNKNOWN)),
@@ -326,7 +326,7 @@ SEQUENCES: dict[str, st.SearchStrategy[Action]] = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(SEQUENCES))
 def test_compiled_steps_agree_with_the_model(name: str) -> None:
-    """Random walks: the same answers are possible, equal states have equal numbers, and observations change nothing."""
+    """Random walks: the same results are possible, equal states have equal numbers, and observations change nothing."""
     model = MODELS[name]
 
     @examples(60, 1000)

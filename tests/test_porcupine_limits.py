@@ -24,7 +24,7 @@ from operation_cases import DATA, REGISTER, by_one_search
 
 
 def hard_history(count: int) -> list[Operation]:
-    """Adds that are all concurrent, and a sum that no subset of them has: every one has to be tried."""
+    """All adds are concurrent, and no subset of them has the sum, so the search tries every subset."""
     adds = [Operation(Action("add", 1 << (i + 1)), 0, 100) for i in range(count)]
     return [*adds, Operation(Action("read", None, 1), 0, 100)]
 
@@ -45,7 +45,7 @@ def test_memory_runs_out() -> None:
 
 
 def test_budgets_hold_where_each_object_is_easy() -> None:
-    """None of these searches is long enough to look at the clock, or holds more than the history itself."""
+    """Each of these searches ends before it checks the clock, and needs no more memory than the history."""
     puts = [Operation(Action("put", "a", None, key), key, key + 1) for key in range(2_000)]
     late = check_operations(MODELS["key-value"], puts, timeout=1e-9)
     assert (late.verdict, late.parts[0].reason) == ("unknown", "the time ran out")

@@ -1,4 +1,4 @@
-"""Ranges change no result: what they prove of a partition is what its rules find there."""
+"""Ranges change no result: they prove nothing that the partition's rules contradict."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ compare_together = partial(compared, compare)
 @pytest.mark.thorough
 @pytest.mark.parametrize("offsets", [2, pytest.param(10, marks=pytest.mark.campaign)])
 def test_no_finding_of_the_corpus_is_proved_away(offsets: int, combined_corpus: list[JudgedRun]) -> None:
-    """Ranges of ten offsets hold most of these histories whole; what lies between ranges of two is many a breach."""
+    """Most of these histories fit into a range of ten offsets; many breaches lie between ranges of two."""
     valid = 0
     for one in combined_corpus:
         run = one.results.run

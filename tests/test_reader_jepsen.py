@@ -139,7 +139,7 @@ def edn_map(entries: list[tuple[Any, Any]]) -> str:
     return "{" + ", ".join(f"{edn.dumps(name)} {edn.dumps(value)}" for name, value in entries) + "}"
 
 
-# Lines near the border between the two paths: common ones, and ones that only the general path takes.
+# Lines near the border between the two paths: common ones, and ones that only the general path reads.
 def vectors(items: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.lists(items, max_size=4).map(lambda texts: f"[{' '.join(texts)}]")
 

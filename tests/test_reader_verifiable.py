@@ -36,7 +36,7 @@ def position(offset: int | None) -> dict[str, Any]:
     return AT | {"offset": offset, "start": None}
 
 
-# A line after its timestamp 1000; what the invocation says, and what the completion says more.
+# A line after its timestamp 1000, the fields of the invocation, and the further fields of the completion.
 CASES = [
     (
         f'"name":"producer_send_success","key":"1","value":"a","offset":5,{PLACE}',
@@ -196,7 +196,7 @@ def test_process_is_the_stem_of_the_file(source: str, process: str) -> None:
 
 
 def test_producer_sample() -> None:
-    """69 lines, three of which make no event: when the tool began, ended, and its sums."""
+    """69 lines; three of them make no event: the tool's start, its end, and its sums."""
     events, malformed = verifiable.parse(PRODUCER)
     assert malformed.is_empty()
     counts = dict(events.group_by("type").len().iter_rows())
@@ -270,7 +270,7 @@ def test_both_paths_agree_on_the_samples() -> None:
 
 
 def test_frequent_lines_are_read_as_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None of the tools' plain lines of records takes the slow way."""
+    """None of the tools' plain lines of records needs the slow path."""
     slow = []
     monkeypatch.setattr(verifiable, "completion", lambda line: slow.append(line))
     verifiable.parse(PRODUCER + CONSUMER)

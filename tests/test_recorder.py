@@ -1,4 +1,4 @@
-"""The recorder: what it writes is a bundle that is judged, whatever ends the process that records."""
+"""The recorder writes a bundle that can be judged, however the recording process ends."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_the_postmortem_has_its_sections_in_order(report_of: Callable[[str], Pat
     pictures = re.findall(r"\]\((plots/[^)]*)\)", text)
     assert pictures
     assert all((folder / name).is_file() for name in pictures)
-    glance, around = text.index("![glance]"), text.index("![around")  # each beside what it shows
+    glance, around = text.index("![glance]"), text.index("![around")  # each next to its subject
     assert text.index("## Root causes") < glance < text.index("## Trigger")
     assert text.index("## Supporting information") < around < text.index("### Assumptions")
 
@@ -374,7 +374,7 @@ def test_sources_become_links_and_hostile_text_does_not() -> None:
 
 
 def test_notes_stand_under_a_heading_of_their_own(tmp_path: Path) -> None:
-    """A note alone is no finding; behind a breach it comes under a heading."""
+    """A note alone is no finding; after a breach it has a heading."""
     note = "p:(a@0,b@2).. q:x@1 p:..(a@0,b@2)"
     both = f"{note} p:c@3 f:<a@0 f:<x@1 f:<b@2 f:<other@3"
     for name, text, heading in (("note", note, "Notes (no breach)"), ("both", both, "Findings")):

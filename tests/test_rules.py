@@ -18,7 +18,7 @@ CORPUS = load()
 
 # The other rules that the example of a rule breaks, and why.
 ALSO_BROKEN = {
-    "lost-write": {"inconsistent-offsets"},  # another value took the offset
+    "lost-write": {"inconsistent-offsets"},  # another value was written at the offset
     "inconsistent-offsets": {"lost-write"},  # the first of two acknowledged values is gone
     "nonmonotonic-send": {"realtime-order"},  # the two sends did not overlap
     "G0": {"int-send-skip"},  # the records of a transaction are not adjacent

@@ -32,7 +32,7 @@ def test_a_topic_needs_one_replica_in_sync() -> None:
 
 
 def test_settings_in_capitals_mean_the_same() -> None:
-    """librdkafka takes the names of values in either case."""
+    """librdkafka accepts the names of values in either case."""
     settings = Settings(config={"processes": {"c": {"isolation.level": "READ_UNCOMMITTED"}, "p": {"acks": "ALL"}}})
     assert settings.isolation("c") == "read_uncommitted"
     assert settings.reads_uncommitted("c")

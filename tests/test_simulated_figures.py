@@ -1,4 +1,4 @@
-"""Owners of partitions in a group, and transactions, as the plots show them: against what the simulator knows."""
+"""Owners of partitions in a group, and transactions, in the plots: compared with the simulator's state."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def state_of(session: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def user_session(spark: Any) -> Any:
-    """A session with settings of its own, all of which would change the pipeline."""
+    """A session with its own settings, which would all change the pipeline."""
     session = spark.newSession()
     session.conf.set("spark.sql.adaptive.enabled", "true")
     session.conf.set("spark.sql.shuffle.partitions", "3")
@@ -70,7 +70,7 @@ def test_small_runs_of_transactions_are_judged_and_reported_by_the_local_engine(
 def test_a_frame_is_judged_where_its_partitions_are(user_session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are rows in the order of `collect`, whatever the partitions; invocations wait for other partitions.
 
-    Nothing of a frame that Spark knows to be small is proved by ranges: these take longer to plan than it to judge.
+    A frame with a small known size is not proved by ranges: planning them takes longer than judging it.
     """
     from pyspark.sql.classic.dataframe import DataFrame
 

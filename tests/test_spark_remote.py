@@ -61,7 +61,7 @@ def bundle(written: Path, tmp_path: Path) -> Path:
 def mounted(spark: Any, bundle: Path) -> Iterator[str]:
     partitions = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", "2")  # tasks of so little data are all overhead
-    cluster = f"c{uuid.uuid4().hex}"  # Hadoop keeps what it once made of a name
+    cluster = f"c{uuid.uuid4().hex}"  # Hadoop caches the result for a name
     spark.conf.set(f"fs.viewfs.mounttable.{cluster}.link./stored", f"file://{bundle.parent}")
     yield f"viewfs://{cluster}/stored"
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
@@ -285,7 +285,7 @@ def test_results_go_to_a_uri_with_a_manifest_last(
     assert files_below(out) == ["_SUCCESS", "plots/one.svg", MARK]
     assert json.loads((out / "_SUCCESS").read_bytes())["files"] == ["plots/one.svg", MARK]
 
-    # The next result takes the place of the first, and of nothing else.
+    # The next result replaces the first, and nothing else.
     (out / "plots" / "mine.svg").write_text("<svg/>")
     (result / "plots" / "one.svg").rename(result / "plots" / "two.svg")
     publishing.publish(spark, result, uri)

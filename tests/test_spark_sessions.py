@@ -134,7 +134,7 @@ def test_workers_use_their_installed_package_if_it_is_the_same(tmp_path: Path) -
 
 @pytest.mark.thorough
 def test_workers_unpack_the_shipped_package_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Sessions find it under the same path, so that compiled code, which lies beside it, is found too."""
+    """Sessions find it under the same path, so that compiled code next to it is found, too."""
     monkeypatch.setattr(driver_files, "digest_of", lambda _: "0" * 64)
     archives = [tmp_path / "one.zip", tmp_path / "two.zip"]
     write_code_archive(archives[0])
@@ -172,7 +172,7 @@ def test_a_dead_master_is_one_sentence() -> None:
 
 
 def test_a_dead_server_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that listens and never answers, too."""
+    """Also a server that listens and never responds."""
     monkeypatch.setattr(connecting, "CONNECT_LIMIT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         for port in (1, silent.getsockname()[1]):

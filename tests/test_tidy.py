@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "cli": {"plots", "analysis", "histories", "models"},
 }
 API = ROOT / "cli" / "api"  # the package `logjudge` itself: it imports what `cli` does, and neither imports the other
-# Within analysis a folder may import from itself and from those before it; the steps of the pipeline stand above.
+# Within analysis a folder may import from itself and from those before it; the pipeline's steps may import from all.
 ANALYSIS_ORDER = (
     "batches",
     "cached",
@@ -194,7 +194,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert loaded == ["logjudge"]
 
 
-# Words that name nothing of the field: an identifier says what it holds or does instead (CONTRIBUTING.md).
+# Words that name nothing of the field: an identifier names what it holds or does instead (CONTRIBUTING.md).
 VAGUE = frozenset(
     (
         *("told", "untold", "tells", "says", "said", "nobody", "whose", "sought", "asked", "deed", "deeds", "whys"),
@@ -219,6 +219,28 @@ def vague_names(path: Path) -> set[str]:
     return {name for name in names if VAGUE.intersection(name.lower().split("_"))}
 
 
+# Words that a reader translates: a setting is not recorded, an offset is before another one (CONTRIBUTING.md).
+UNCLEAR = re.compile(
+    r"\b([Tt]old|[Tt]ells?|[Nn]obody|[Ss]omebody|stood|stands (before|behind|between))\b|^(Nor|The same of)\b"
+)
+
+
+def prose(path: Path) -> list[str]:
+    """The comments of a file, and the docstrings of a module."""
+    comments = re.findall(r"(?:^|\s)# (.*)", path.read_text())
+    if path.suffix != ".py":
+        return comments
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    return comments + [
+        ast.get_docstring(node) or "" for node in ast.walk(tree_of(path)) if isinstance(node, documented)
+    ]
+
+
+def unclear_prose(path: Path) -> list[str]:
+    """The comments and docstrings of a file with a word of UNCLEAR."""
+    return [text for text in prose(path) if UNCLEAR.search(text)]
+
+
 def undocumented_names(path: Path) -> set[str]:
     """Public functions, classes and methods without a docstring. Methods of a subclass may inherit theirs."""
     found: set[str] = set()
@@ -236,6 +258,11 @@ def test_names_use_the_field_s_words() -> None:
     assert not {name_of(path): names for path in [*MODULES, *TESTS] if (names := vague_names(path))}
 
 
+def test_prose_uses_plain_words() -> None:
+    corpus = sorted((ROOT / "tests" / "corpus").glob("*.txt"))
+    assert not {name_of(path): texts for path in [*MODULES, *TESTS, *corpus] if (texts := unclear_prose(path))}
+
+
 def test_public_names_have_a_docstring() -> None:
     assert not {name_of(path): names for path in MODULES if (names := undocumented_names(path))}
 
@@ -248,6 +275,13 @@ def test_the_check_of_names_can_fail(tmp_path: Path) -> None:
     )
     assert vague_names(module) == {"deeds", "told", "kept_rows", "said", "says"}
     assert undocumented_names(module) == {"Row", "tell_all"}
+
+
+def test_the_check_of_prose_can_fail(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("# Unknown: nobody told the setting.\n\n# Nor is it lost.\n\n# In order.\n")
+    assert unclear_prose(tmp_path / "corpus.txt") == ["Unknown: nobody told the setting.", "Nor is it lost."]
+    (tmp_path / "module.py").write_text('"""A record that stands before another."""\n# Somebody set it.\n')
+    assert unclear_prose(tmp_path / "module.py") == ["Somebody set it.", "A record that stands before another."]
 
 
 def test_rules_leave_their_name_to_the_judge() -> None:

@@ -128,7 +128,7 @@ def test_a_clock_that_was_set_back_breaks_no_rule(tmp_path: Path) -> None:
 
 
 def test_another_clock_is_found_beside_a_loss(tmp_path: Path) -> None:
-    """q's records took the offsets of p's last ones: the log is not in the order of time there."""
+    """q's records are at the offsets of p's last ones, so the log is not in order of time there."""
     writes = " ".join(f"p:v{i}@{i}" for i in range(60)) + " nemesis:kill "
     writes += " ".join(f"q:w{i}@{i}" for i in range(50, 110))
     survived = [f"v{i}@{i}" for i in range(50)] + [f"w{i}@{i}" for i in range(50, 110)]
@@ -177,7 +177,7 @@ def test_few_early_reads_are_of_another_clock_if_a_constant_makes_all_times_agre
 
 
 def test_appends_below_known_records_are_a_breach_although_another_clock_would_explain_them(tmp_path: Path) -> None:
-    """q's records are below those that p wrote before; nobody reads a record before it is sent."""
+    """q's records are below those that p wrote before, and all reads follow the sends."""
     writes = [f"p:v{i}@{i + 40}" for i in range(40)] + [f"q:w{i}@{i}" for i in range(40)]
     read = [f"w{i}@{i}" for i in range(40)] + [f"v{i}@{i + 40}" for i in range(40)]
     judged = judge(timed(0, SECOND // 10, f"{' '.join(writes)} end=80 final:<{','.join(read)}"), tmp_path)

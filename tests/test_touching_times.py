@@ -26,7 +26,7 @@ def test_operations_that_touch_in_time_are_concurrent(rule: str, tmp_path: Path)
 
 
 def test_an_assignment_that_takes_no_time_begins_a_hold(tmp_path: Path) -> None:
-    """As in simulated histories: it ends what its process held before it, not itself."""
+    """As in simulated histories, it ends its process's earlier assignment, not itself."""
     history = parse("{c.group.id=g d.group.id=g} p:a@0 c:group=0^5 d:group=0^5 c:<a@0 d:<a@0")
     for event, following in zip(history.events, history.events[1:], strict=False):
         if event["f"] == "assign" and event["type"] == "invoke":

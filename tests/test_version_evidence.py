@@ -34,7 +34,7 @@ def finding_of(results: Results) -> dict[str, Any]:
 
 
 def evidence_of(results: Results) -> list[tuple[int, str]]:
-    """The line of each item of evidence, and what it says up to the steps of the transaction."""
+    """The line of each item of evidence, and its sentence up to the steps of the transaction."""
     return [(item["line"], item["says"].split("; it ")[0]) for item in finding_of(results)["evidence"]]
 
 

@@ -331,7 +331,7 @@ class Regression(GroupPartition):
     lower: Event | None  # None: only the brokers' final copies have the lower offset
     copies: pl.DataFrame  # the group's rows of GROUPS about this partition in these copies, with `dated` (ns)
     is_automatic: bool = False  # whether `higher` is an automatic commit, recorded some time after it happened
-    is_lower_automatic: bool = False  # the same of `lower`
+    is_lower_automatic: bool = False  # whether `lower` is one
 
     @property
     def committed(self) -> Fact:

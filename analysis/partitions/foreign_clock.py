@@ -163,7 +163,7 @@ def _early_reads(p: Observations) -> pl.DataFrame:
 
 
 def _agrees_when_shifted(log: _Log, processes: list[int]) -> bool:
-    """Whether all times agree once a constant is added to each clock. These processes have enough records to tell."""
+    """Whether adding a constant to each clock makes all times agree; False if these processes have too few records."""
     counts = np.bincount(log.process)
     if len(counts) > MAX_PROCESSES or counts[processes].min() < MIN_RECORDS:
         return False

@@ -43,7 +43,7 @@ def below_unrecorded_commits(p: Partition, group: Group, commits: pl.DataFrame, 
 
     A client records automatic and asynchronous commits at their callback, and all others before the call. If members
     only make such calls, and an assignment or __consumer_offsets shows an offset that none of them committed, events
-    of a member are missing, or somebody reset the offset.
+    of a member are missing, or a tool reset the offset.
     """
     settings = [p.settings.processes.get(name, {}) for name in group.members]
     calls = p.marks.filter(group.is_member, pl.col("outcome") != "fail", pl.col("offset").is_not_null(), kind="commit")

@@ -76,7 +76,7 @@ def check_register(h: PartHistory) -> tuple[int, Int32s]:
 
 @compiled_inner
 def check_lock(h: PartHistory) -> tuple[int, Int32s]:
-    """Between the end of an acquire and the call of its release, nobody else holds the lock.
+    """Between the end of an acquire and the call of its release, no other owner holds the lock.
 
     That suffices if each owner does one operation at a time: each may acquire just before this interval and release
     just after it. Otherwise the history is UNDECIDED.

@@ -38,7 +38,7 @@ from logjudge.histories.tables import Finding
 
 DATA = Path(__file__).parent / "data"
 RUNS = sorted(p.name.removesuffix(".tar.xz") for p in (DATA / "runs").glob("*.tar.xz"))
-# Runs without a truth.json, or whose truth.json has more than logs without clients can show.
+# Runs without a truth.json, or with one that has more than logs without clients can show.
 BESIDE = ("custom-kraft", "backup-x", "bitflip-x", "txn-unclean-x")
 Where = tuple[str | None, int | None]
 

@@ -29,7 +29,7 @@ from .transaction_logs import (
 
 
 def attempts(*outcomes: tuple[str, int | None]) -> Events:
-    """Transactions of one client that each send the value a: their outcome, and the offset that the client knows."""
+    """Transactions of one client that each send the value a: their outcome, and the offset that the client recorded."""
     events: Events = []
     for op, (outcome, offset) in enumerate(outcomes):
         events += transaction("t", op, [(0, "a", offset)], outcome, (10 * op, 10 * op + 9))

@@ -1,4 +1,4 @@
-"""The loops over segments as they stand and compiled: the same tables of the same bytes, whatever they are."""
+"""The loops over segments, interpreted and compiled, make the same tables of any bytes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Causes that the recorded runs do not have, conflicts, and evidence that is not what it seems."""
+"""Causes that the recorded runs do not have, conflicts, and misleading evidence."""
 
-# A log line stands on one line, as brokers write it.
+# A log line is one line, as brokers write it.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def test_logs_that_diverged_under_leader_epochs_and_were_followed_since():
     assert explain_divergence(timeline(tables, version=None), DIFFER).cause == "unknown"
     old = {**tables, "batches": tables["batches"].with_columns(magic=pl.lit(1, pl.Int8))}
     assert explain_divergence(timeline(old, version="1.0.2"), DIFFER).cause == "unknown"
-    # Logs that differ do not tell which election lost the records.
+    # Logs that differ do not show which election lost the records.
     assert explain_loss(timeline(tables, version="1.0.2"), lost()).cause == "unknown"
 
 
@@ -87,12 +87,12 @@ def test_a_later_leader_with_records_above_a_cut_loses_those_of_the_others():
     assert "broker 2 kept its own records" in sentences
     assert explain_divergence(explained(cut=1), DIFFER).cause == "unknown"
     for other in (
-        explained(loaded=1),  # what it has there came later
+        explained(loaded=1),  # its records there came later
         explained(at=4),  # the record was not there yet
         explained(logs="1: 0a 1x 2c\n2: 0a 1x 2c"),  # no evidence that it was there until the election
         explained(grown=(8, "INFO starting (kafka.server.KafkaServer)")),  # perhaps elected from outside
-        explained(own=[(7, CUT % 2)]),  # nothing shows what it had before
-        explained(own=[(4, LOADED % 3), (7, CUT % 2), (8, LOADED % 1)]),  # it lost what it had
+        explained(own=[(7, CUT % 2)]),  # nothing shows its records before
+        explained(own=[(4, LOADED % 3), (7, CUT % 2), (8, LOADED % 1)]),  # it lost its records
     ):
         assert explain_loss(other, lost()).cause == "unknown"
     # Any election loses what only the leader had acknowledged.

@@ -79,7 +79,7 @@ def test_brokers_in_two_time_zones_are_doubtful(unpacked: Callable[..., Path], t
 def test_a_leader_that_starts_again_without_its_log_makes_no_clock_doubtful(
     unpacked: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """It leads its epoch again from offset 0; the records behind that were acknowledged before it died."""
+    """It leads its epoch again from offset 0; the records after that were acknowledged before it died."""
     run = shutil.copytree(unpacked("unclean-election-c"), tmp_path / "run")
     _in_local_time(run, timedelta())
     leading = re.compile(r"^\[.*Leader orders-0 .* starts at leader epoch 0 from offset 0 .*$", re.MULTILINE)

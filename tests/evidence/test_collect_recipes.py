@@ -89,7 +89,7 @@ def in_containers(unpacked: Unpack, tmp_path_factory: pytest.TempPathFactory) ->
     [
         ("kubectl", STRIMZI, "kip-101-a"),
         ("kubectl", STRIMZI_4, "kip-101-a"),
-        ("kubectl", r"\g<0>", "unclean-election-a"),  # with a controller, of which there is only a log
+        ("kubectl", r"\g<0>", "unclean-election-a"),  # with a controller that has only a log
         ("kubectl exec", r"\g<0>", "unclean-election-a"),
         ("docker", r"\g<0>", "kip-101-a"),
     ],
@@ -127,7 +127,7 @@ def assert_same_judgement(recorded: Path, run: Path) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_logs_of_pods_prove_the_cause_after_collect(is_merged: bool, tmp_path: Path) -> None:
-    """A log for each pod, of which the controller has no disk, and one log of all pods."""
+    """A log for each pod and one log of all pods; the controller has no disk."""
     example = ROOT / "examples" / "unclean-election"
     copies, run = tmp_path / "copies", tmp_path / "RUN"
     run.mkdir()

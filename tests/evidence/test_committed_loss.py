@@ -2,7 +2,7 @@
 committed.
 """
 
-# A log line stands on one line, as brokers write it.
+# A log line is one line, as brokers write it.
 # ruff: noqa: E501
 
 from __future__ import annotations

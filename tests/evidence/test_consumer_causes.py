@@ -30,11 +30,11 @@ CRASH = ("crash", None, None)
     [
         ([*POLLED, CRASH], "commit-before-handle"),
         ([*POLLED, ("poll", 3, 5), CRASH], "commit-before-handle"),
-        # It handled what stands behind the record, so that no crash kept it from the record itself.
+        # The member handled a later record, so the crash does not explain why it did not handle this one.
         ([*BEFORE, CRASH], "unknown"),
         ([*BEFORE, *AFTER, CRASH], "unknown"),
         ([*POLLED, *AFTER, CRASH], "unknown"),
-        # Another life of the process handles what it will.
+        # What the restarted process handles does not matter.
         ([*POLLED, CRASH, *AFTER], "commit-before-handle"),
         # A crash before the commit did not follow it.
         ([*POLLED[:2], CRASH, POLLED[2]], "unknown"),
@@ -119,7 +119,7 @@ AGAIN = [("g2", "assign", None, None), ("g2", "poll", 10, 12), ("g2", "commit", 
         # The offset was there, or the application chose where to begin.
         ([*FRESH, *READ, ("g2", "assign", 5, None), *AGAIN[1:]], "unknown"),
         ([*FRESH, *READ, AGAIN[0], ("g2", "seek", 10, None), *AGAIN[1:]], "unknown"),
-        # The commit was behind some of the records already.
+        # The commit was already after some of the records.
         ([*FRESH, *READ[:2], ("g1", "commit", 7, None), *AGAIN], "unknown"),
     ],
 )
@@ -151,7 +151,7 @@ UNHANDLED = [("g1", "poll", 5, 7), ("g1", "crash", None, None)]
         ([*FRESH, *READ, ("g1", "poll", 5, 12), *UNHANDLED[1:], *AGAIN], "unknown"),  # it had polled beyond them
         # It had committed them.
         ([*FRESH, *READ, *UNHANDLED[:1], ("g1", "commit", 8, None), *UNHANDLED[1:], *AGAIN], "unknown"),
-        # The reset did not pass over them.
+        # The reset did not skip them.
         ([*FRESH, *READ, AGAIN[0], ("g2", "poll", 5, 7), *AGAIN[1:]], "unknown"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Copies that brokers' logs were made of before the history ended: what is behind their end is not lost."""
+"""Copies of brokers' logs from before the history's end: records after their end are not lost."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ SUCCESSES = {
 
 
 def test_histories_of_kafkas_tools_stay_histories_beside_brokers_files(tmp_path: Path) -> None:
-    """`collect` adds brokers/ to the folder; the record behind the end of the copy is not lost."""
+    """`collect` adds brokers/ to the folder; the record after the end of the copy is not lost."""
     for name, lines in SUCCESSES.items():
         about = {"name": "producer_send_success", "key": None, "topic": "orders", "partition": 0}
         events = [{"timestamp": at, **about, "value": value, "offset": offset} for at, value, offset in lines]

@@ -145,7 +145,7 @@ def test_a_log_that_came_back_shorter_than_it_was_on_disk_was_rolled_back():
         # All that is below the recovery point had been flushed.
         (KILLED, {"before": "", "recovered": 2}, "log-rolled-back"),
         (KILLED, {"before": "", "recovered": 1}, "unknown"),
-        # The history says so, and broker 1 had been in sync.
+        # The history shows it, and broker 1 had been in sync.
         ((*KILLED[:2], fault("restore", "1", 9), KILLED[2]), {"before": ""}, "log-rolled-back"),
         ((*KILLED[:2], fault("restore", "2", 9), KILLED[2]), {"before": ""}, "unknown"),
         # It joined the ISR before the acknowledgement, and no later report names it.
@@ -218,7 +218,7 @@ SAME, NEW_DISK = ([(at, {"brokerId": 1, "logDirs": d}) for at, d in ((1, "a"), (
 @pytest.mark.parametrize(
     ("faults", "events", "changes", "cause"),
     [
-        # The end of a process takes nothing from the disk, and a power failure no folder that was on it.
+        # The end of a process removes nothing from the disk, and a power failure removes no existing folder.
         (STOPPED, [NEW], ALONE, "log-rolled-back"),
         ([fault("shutdown", "1", 6)], [NEW], ALONE, "log-rolled-back"),
         ([], [NEW, OLD, server_log("1", (7, "INFO line (x)"), (8, BOOT))], ALONE, "log-rolled-back"),
@@ -345,13 +345,13 @@ def test_records_remain_after_their_commit_marker_was_truncated(recorded):
     assert held in sentences
     assert sentences[-1].startswith("offsets 52 to 57 of orders-0 are still in the log, but aborted")
     assert not any("lacked offset 52" in text for text in (*sentences, *explained.missing))
-    # Without a copy of the marker, the epoch that began behind the records bounds it.
+    # Without a copy of the marker, the epoch that began after the records bounds it.
     bare = replace(
         lines,
         replica_logs=replace(lines.replica_logs, records=lines.replica_logs.records.filter(pl.col("snapshot") == "")),
     )
     assert explain_loss(bare, cut).cause == "unclean-election"
-    # Records that committed, or that are gone, lack no marker.
+    # Records that committed, or that are gone, have no missing marker.
     assert lost_marker(lines, replace(cut, first=60, last=61, values=("t0-208", "t0-209"), count=2)) is None
     assert lost_marker(lines, replace(cut, first=59, last=59, values=("t1-87",), count=1)) is None
 

@@ -1,4 +1,4 @@
-"""Replicas that differ in a snapshot, explained by the truncation that also lost records behind the difference."""
+"""Replicas that differ in a snapshot, explained by the truncation that also lost records after the difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .replica_texts import epochs, joined, logs, sends
 from .timelines import CUT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
 
 # Broker 1 was paused with offset 1. Its client sent the record to broker 2 again, and an unclean election brought the
-# copy of broker 1 back: offset 1 is the same record of another epoch, and the records behind it are lost.
+# copy of broker 1 back: offset 1 is the same record of another epoch, and the records after it are lost.
 META = metadata((4, {"leader": 2, "isr": [2]}), (9, {"leader": 1, "isr": [1], "leaderRecoveryState": 1}))
 FAULTS = (fault("pause", "1", 3), fault("kill", "2", 7), fault("restart", "2", 13))
 LOST = lost(first=2, last=2, values=("c",))
@@ -138,7 +138,7 @@ def test_a_partition_without_batches_has_no_former_replicas():
     ],
 )
 def test_only_run_json_has_the_assignment_and_another_broker_has_the_partition(texts, assigned, snapshot, verdict):
-    """A reassignment that nothing collected records may have removed broker 1, and left its log behind."""
+    """A reassignment without collected evidence may have removed broker 1 and left its log on the disk."""
     topic = {"replica.assignment": [assigned]} if assigned else {}
     settings = Settings(config={"topics": {"orders": topic}, "snapshots": {"early": {"time": 1}}})
     held = collected_logs("orders", 0, logs(texts, snapshot), settings)

@@ -1,6 +1,6 @@
-"""Losses by elections: which one took the records, and which one did not."""
+"""Losses by elections: which election lost the records, and which did not."""
 
-# A log line stands on one line, as brokers write it.
+# A log line is one line, as brokers write it.
 # ruff: noqa: E501
 
 from __future__ import annotations

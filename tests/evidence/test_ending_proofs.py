@@ -17,7 +17,7 @@ def marker(offset: int, outcome: str, epoch: int = 0) -> dict[str, Any]:
 
 DECISION = {"transactional_id": "t", "outcome": "commit", "prepared_ns": 7}
 DECISION |= {"file": "t/0.log", "prepared_file": "0.log", "prepared_byte": 1}
-# The coordinator committed the transaction of the record at offset 5; its marker is at offset 8, behind an ABORT.
+# The coordinator committed the transaction of the record at offset 5; its marker is at offset 8, after an ABORT.
 PART = TransactionPart(
     "orders",
     0,

@@ -16,7 +16,7 @@ from logjudge.analysis.timelines.facts import SECOND
 from .test_consumer_causes import ASSIGNED, COMMITTED, SET_BACK, copies, regression
 from .timelines import lost, timeline
 
-# A client set the group to 900, behind the end of the log, so that the reset to the earliest offset moved it to 0.
+# A client set the group to 900, beyond the end of the log, so that the reset to the earliest offset moved it to 0.
 ALTERED = [("m1", "poll", 0, 9), ("m1", "commit", 10, None), ("m2", "assign", 900, None)]
 READ = [("m2", "poll", 0, 49), ("m2", "handle", 0, 49), ("m2", "commit", 50, None)]
 SKIPPED = [("m3", "poll", 60, 69), ("m3", "handle", 60, 69), ("m3", "commit", 70, None)]
@@ -29,7 +29,7 @@ STORED = [("committed", 10, 1), ("committed", 900, 2), ("committed", 50, 5), ("r
         # The group was deleted, and came back without an offset.
         ([*ALTERED, *READ, ("m3", "assign", None, None), *SKIPPED], "committed-offset-vanished"),
         ([*ALTERED, *READ, ("m3", "assign", 50, None), *SKIPPED], "unknown"),
-        # A seek took it back.
+        # A seek moved it back.
         (
             [*ALTERED, ("m2", "seek", 0, None), *READ, ("m3", "assign", None, None), *SKIPPED],
             "committed-offset-vanished",

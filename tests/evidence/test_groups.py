@@ -46,7 +46,7 @@ def offset_key(group: str, topic: str, partition: int, kind: int = 1) -> bytes:
 def offset_value(version: int, offset: int, time: int = STARTED) -> bytes:
     epoch = number(7, 4) if version >= 3 else b""
     expires = number(9, 8) if version == 1 else b""
-    tags = b"\1\0\2id" if version >= 4 else b""  # a tagged field that is passed over
+    tags = b"\1\0\2id" if version >= 4 else b""  # a tagged field that is skipped
     body = number(offset, 8) + epoch + text("m", version >= 4) + number(time, 8) + expires + tags
     return number(version, 2) + body
 
@@ -138,7 +138,7 @@ def test_every_shortened_value_is_damage(version: int) -> None:
 
 
 def test_a_group_of_kip_848_agrees_with_kafkas_decoder(tmp_path: Path) -> None:
-    """Ownership is what the current assignments say: assigned, or still to be revoked."""
+    """Ownership follows from the current assignments: assigned, or still to be revoked."""
     shutil.copy(DATA / "kip848.log", tmp_path / SEGMENT)
     owned: dict[str, set[int]] = {}
     expected = []
@@ -315,7 +315,7 @@ def test_a_stored_commit_beyond_the_leaders_log(tmp_path: Path) -> None:
     [
         (3, 0, "commit=2", True),
         (2, 0, "commit=2", False),  # a replica with the commit may not have been collected
-        (3, 3000, "commit=2", False),  # somebody committed it later
+        (3, 3000, "commit=2", False),  # the offset was committed later
         (3, 0, "commit=1", False),
     ],
 )

@@ -1,4 +1,4 @@
-"""A replaced leader that acknowledges records with acks=1, as it does not know of its replacement."""
+"""A replaced leader acknowledges records with acks=1 until it learns of its replacement."""
 
 from __future__ import annotations
 

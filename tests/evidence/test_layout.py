@@ -1,4 +1,4 @@
-"""Evidence is found wherever it lies, and odd folders do no harm."""
+"""Evidence is found in any folder, and odd folders do no harm."""
 
 from __future__ import annotations
 

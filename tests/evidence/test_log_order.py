@@ -154,7 +154,7 @@ def test_an_unreadable_file_is_unknown():
         ("1: 0a 1b 2c 9d", None, []),
         ("1: 7a 1b 2c 3d", False, [(0, 0)]),
         ("1: 7a 8b 9c", True, []),
-        ("1: 0a 9b", False, [(1, None)]),  # of two batches the first is where the name of the file says
+        ("1: 0a 9b", False, [(1, None)]),  # the first of two batches is at the offset in the file's name
         ("1: 0a 0b", True, [(1, None)]),
         ("1: 7a 1b", None, [(0, None), (0, None)]),  # either may be the wrong one
         ("1: 0a 9b", True, []),

@@ -196,7 +196,7 @@ def test_a_follower_that_deletes_on_its_own_proves_no_log_start_of_the_leader(tm
 
 @pytest.mark.parametrize("starts", [[4, 4, 4], [6, 4, 4]], ids=["the leader's", "the least"])
 def test_records_behind_the_log_start_stay_lost(tmp_path, starts):
-    """Retention took offsets 0 to 3; offsets 4 and 5 were cut off, and no retention explains that."""
+    """Retention removed offsets 0 to 3; offsets 4 and 5 were truncated, which retention does not explain."""
     logs = [("2", LEADS.format(2))] if starts[0] == 6 else [("1", LEADS.format(1))]
     history = f"{{x.retention.ms=3600000}} {SENDS} end=4 final:assign=4 final:<"
     rules, found = judged(bundle(tmp_path, history, starts, logs, **{"replication.factor": 3}))
@@ -215,7 +215,7 @@ def test_records_behind_the_log_start_stay_lost(tmp_path, starts):
     ids=["requested before", "not permitted", "later"],
 )
 def test_a_leaders_line_dates_a_deletion_before_other_records_took_the_offsets(tmp_path, line, lost):
-    """The last six writes replaced the first six, of which a deletion had removed four."""
+    """The last six writes replaced the first six; a deletion had removed four of these."""
     writes = f"{SENDS} c:<v0@0,v1@1,v2@2,v3@3,v4@4,v5@5 {'nemesis:kill ' * 20}{SENDS.replace('p:v', 'q:w')}"
     history = f"{{x.retention.ms=86400000}} {writes} final:assign=0 final:<w0@0,w1@1,w2@2,w3@3,w4@4,w5@5"
     _, found = judged(bundle(tmp_path, history, logs=[("1", LEADS.format(1) + line)]))

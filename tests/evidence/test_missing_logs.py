@@ -58,7 +58,7 @@ def _rename_to_index(log: Path) -> None:
 
 @pytest.fixture(scope="session")
 def open_transaction(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three brokers, of which broker 2 leads x-0 and has an open transaction in it."""
+    """A run of three brokers; broker 2 leads x-0, which has an open transaction."""
     folder = tmp_path_factory.mktemp("late")
     shutil.unpack_archive(DATA / "transactions" / "late-write-open.tar.xz", folder)
     return folder / "late-hang"

@@ -25,7 +25,7 @@ HOLE = MissingLog("", "1", 1, 3, False, "is missing", "0.log", is_hole=True)
         ({"last": 2}, False),
         ({"last": None}, False),
         ({"snapshot": "early"}, False),
-        ({"is_hole": False}, False),  # behind the last segment: the end of the log may not have been copied
+        ({"is_hole": False}, False),  # after the last segment: the end of the log may not have been copied
     ],
 )
 def test_missing_segments_lost_records_if_they_had_all_of_them(about: dict[str, Any], is_damage: bool) -> None:

@@ -99,7 +99,7 @@ def test_a_follower_of_the_first_leader_brings_back_what_it_had_fetched(at, begu
 
 @pytest.mark.parametrize(("followed", "cause"), [((("1", 2, 2),), "unclean-election"), ((), "unknown")])
 def test_an_old_leader_that_followed_and_leads_again_uncleanly_brings_nothing_back(followed, cause):
-    """No server.log shows that it truncated. If its second term is behind the record of the other's, it had."""
+    """No server.log shows that it truncated. If its second term is after the record of the other's, it had."""
     tables = {**logs("1: 0a 1x@1 2y@1"), "epochs": epochs(("1", 0, 0), ("1", 1, 1), *followed)}
     begins = server_log("1", (12, LOADED % 2), (14, BEGINS % (2, 2, 3, "1")))
     meta = metadata((4, {"isr": [1]}), (8, ELECTED_2), (14, ELECTED_1))

@@ -260,9 +260,9 @@ def test_duplicates_of_a_producer_without_idempotence_are_retries(recorded):
     ("replaced", "cause"), [({}, "unknown"), ({895: (44_106_140_183, 4032)}, "high-watermark-truncation")]
 )
 def test_a_copy_that_was_cut_off_before_the_retry_was_not_reordered(replaced, cause, recorded):
-    """A consumer read p0-295 at 895; both brokers lost it there, and its retry stands at 479.
+    """A consumer read p0-295 at 895; both brokers lost it there, and its retry is at 479.
 
-    The record that is at 895 now was acknowledged after the election, so the new leader had not copied p0-295 again.
+    The record that is now at 895 was acknowledged after the election, so the new leader had not copied p0-295 again.
     """
     run = recorded("kip-101-a")
     producer, read = run.about["processes"]["p0"], {479: 44_097_004_538, 895: 17_107_890_228}

@@ -112,7 +112,7 @@ def test_figures_end_with_the_topic(run: Path) -> None:
 def test_a_copy_from_before_the_deletion_shows_what_was_lost_before(
     run: Path, values: bytes, missing: str | None, lost: list[str]
 ) -> None:
-    """No other record took the offset of b, and a later deletion of the topic does not excuse its loss.
+    """No other record was written at b's offset, and a later deletion of the topic does not explain its loss.
 
     The leader may have had it if its log is missing.
     """
@@ -129,7 +129,7 @@ def test_a_copy_from_before_the_deletion_shows_what_was_lost_before(
 
 
 def test_a_topic_of_which_an_earlier_one_left_no_records_is_described_so() -> None:
-    """As brokers' files alone show it: the logs of the deleted topic are gone."""
+    """With brokers' files alone the logs of the deleted topic are gone."""
     forerunner = " A topic of this name was deleted before."
     assert TopicGeneration(2, topic_id="B").describe("orders") == f"This is topic orders (id B).{forerunner}"
     assert forerunner not in TopicGeneration(1).describe("orders")

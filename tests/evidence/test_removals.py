@@ -31,7 +31,7 @@ def logs_of(*batches: tuple[int, int, int | None], begun: tuple[tuple[str, int, 
         ([(0, 59, 0), (60, 99, 1)], 60),  # the records below the later epoch came back
         ([(0, 59, 0)], 60),  # the log ends there
         ([(0, 29, 0)], 50),
-        ([(0, 49, 0), (50, 79, 0), (80, 99, 1)], None),  # the later epoch begins behind the truncated range
+        ([(0, 49, 0), (50, 79, 0), (80, 99, 1)], None),  # the later epoch begins after the truncated range
         ([(0, 99, None)], None),  # batches before format v2 have no epoch
     ],
 )

@@ -18,7 +18,7 @@ from .timelines import SECOND, UNCLEAN, epochs, timeline
 
 
 def test_a_retry_is_known_from_a_log_that_was_truncated_later():
-    """As on real 1.1.1 brokers: the ISR was full, so the leader responded neither to the send nor to its retry."""
+    """A case of real 1.1.1 brokers: the leader of a full ISR responded neither to the send nor to its retry."""
     sent_again = Repeated("orders", 0, "b", (1, 2), "p", producer={"enable.idempotence": False})
     before, after = logs("3: 0a 1b 2b", "before"), logs("1: 0a 1x@1 2y@1\n3: 0a 1x@1 2y@1")
     tables = joined(before, after)

@@ -62,9 +62,9 @@ def test_a_controllers_line_of_a_reassignment_that_ended_is_no_unclean_election(
 
 @pytest.mark.parametrize("cut_at", [11, 15])
 def test_an_old_leader_that_truncated_before_it_led_again_brought_nothing_back(cut_at):
-    """The first unclean election took the record; the second made the truncated old leader the leader again.
+    """The first unclean election lost the record; the second made the truncated old leader the leader again.
 
-    Its second term is behind the record of broker 2's, whenever it logged its truncation.
+    Its second term is after the record of broker 2's, whenever it logged its truncation.
     """
     meta = metadata(
         (4, {"isr": [1]}),
@@ -148,7 +148,7 @@ DISK_FAILED = (
     ("failed", "restarted", "is_shown"), [("orders-0", (), True), ("a-1", (), False), ("orders-0", (8,), False)]
 )
 def test_a_failed_log_directory_is_why_a_leader_was_gone(failed, restarted, is_shown):
-    """As a broker with two disks of which one was full: it lived on, and an out-of-sync replica was elected."""
+    """One of the broker's two disks was full: the broker stayed alive, and an out-of-sync replica was elected."""
     meta = metadata((4, {"isr": [1]}), (9, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     before = [fault("kill", "1", -9), fault("restart", "1", -8)]  # no reason that its term ended
     faults = [*before, *(fault("restart", "1", at) for at in restarted)]
@@ -223,7 +223,7 @@ def test_a_copy_of_the_console_shows_no_second_restart():
 
 
 def test_a_leader_that_was_fenced_late_should_have_started_first():
-    """As three nodes that are brokers and controllers: without a quorum nobody fenced the dead leader at once."""
+    """With three nodes that are brokers and controllers, the dead leader is fenced late, as there is no quorum."""
     meta = metadata((4, {"isr": [1]}), (41, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     fenced = (40, "INFO [QuorumController id=3] Fencing broker 1 at epoch 21 because its session has timed out. (x)")
     logged = [server_log("3", fenced), server_log("1", (50, LOADED % 2))]

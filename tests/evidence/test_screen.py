@@ -35,7 +35,7 @@ def reports(unpacked: Callable[[str], Path]) -> dict[str, Report]:
 
 
 def huge(report: Report, text: str) -> Report:
-    """40 partitions lost, all rules broken, no assumption held; `text` is in every sentence."""
+    """A verdict where 40 partitions are lost, all rules broken and no assumption holds; `text` is in every sentence."""
     finding, incident = report["findings"][0], report["incidents"][0]
     lost = {**incident["lost"][0], "topic": text}
     broken = {

@@ -1,6 +1,6 @@
 """The brokers' own logs: each wording gives its event, and the recorded runs give their truncations."""
 
-# A wording stands on one line, as brokers write it.
+# A wording is on one line, as brokers write it.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def test_a_broker_in_another_time_zone_is_found_out_by_its_restart(ahead):
     assert clock.has_conflict or clock.offset == ahead
 
 
-# Of a broker in the zone Europe/Berlin, whose container was killed and came back in UTC.
+# A broker's container in the zone Europe/Berlin was killed and restarted in UTC.
 IN_TWO_ZONES = """\
 [2026-11-28 10:40:31,562] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.Log4jControllerRegistration$)
 [2026-11-28 10:41:31,496] INFO [ReplicaFetcherThread-0-2]: Shutdown completed (kafka.server.ReplicaFetcherThread)

@@ -122,7 +122,7 @@ def test_without_a_checkpointed_log_start_nothing_is_known_to_be_deleted(run: Pa
 
 
 def test_local_logs_are_judged_as_others(run: Path) -> None:
-    """A record that is behind the first segment, and in no log, is absent."""
+    """A record after the first segment that is in no log is absent."""
     for broker in BROKERS:
         log = run / f"brokers/{broker}/data/orders-0/{228:020d}.log"
         log.write_bytes(b"")

@@ -222,7 +222,7 @@ def test_a_controller_before_kraft_logs_deletions(lines, deleted):
         assert generation_parts.topics_with_deletions(["x"], common) == ({"x"} if deleted else set())
 
 
-# Of a broker whose disk was lost, with the metadata log, and whose restart created the topic automatically.
+# A broker lost its disk with the metadata log, and its restart created the topic automatically.
 LED_TWICE = """\
 [2026-11-28 09:13:29,997] INFO [Broker id=1] Leader orders-0 with topic id Some(nxOfKAKVTxiNnlASg3nU0g) starts at \
 leader epoch 0 from offset 0 with partition epoch 0, high watermark 0, ISR [1], adding replicas [] and removing \

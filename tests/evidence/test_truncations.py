@@ -3,7 +3,7 @@
 Those of a copy on its way to another disk (kafka-reassign-partitions with log_dirs, KIP-113) are none of the log.
 """
 
-# A log line stands on one line, as brokers write it.
+# A log line is one line, as brokers write it.
 # ruff: noqa: E501
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ CREATED = "INFO Created log for partition orders-0 in /disk2/orders-0 with prope
 
 @pytest.mark.parametrize(("line", "is_noted"), [(CREATED, True), (LOADED % 1, False)])
 def test_an_unclean_election_is_noted_if_the_broker_in_sync_returned_with_a_new_log(line: str, is_noted: bool) -> None:
-    """What it had is not known. A log that ended where the new leader began shows that the election took nothing."""
+    """Its records are not known. A log that ended where the new leader began shows that the election lost nothing."""
     follows = FOLLOWS.replace("leader is 3", "leader is 2")
     found = timeline(AFTER, meta=UNCLEAN, events=[server_log("1", (12, line), (13, follows))])
     noted = ["broker 2, which was not in sync, was elected leader of orders-0 in epoch 1"] if is_noted else []
@@ -309,7 +309,7 @@ FOLLOWS_2 = FOLLOWS.replace("leader is 3", "leader is 2").replace("offset 1 ", "
 
 @pytest.mark.parametrize("lines", [[(11, CUT % 1)], [], [(20, FOLLOWS_2.format(50))]])
 def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_follow(lines: list[Any]) -> None:
-    """As a leader that was paused, and wakes up behind the next one: also if its server.log is missing."""
+    """A leader was paused and resumes after the next one began to lead; its server.log may be missing."""
     events = [server_log("1", (0, LOADED % 0), (10, FOLLOWS_2.format(40)), *lines)]
     found = timeline(AFTER, meta=TWO_LEADS, events=events)
     assert [one.event for one in truncations_in(found)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
@@ -344,7 +344,7 @@ def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began
     ],
 )
 def test_a_leader_that_begins_below_an_earlier_one_lost_records(began, events) -> None:
-    """As the only replica that comes back with an empty disk, so that no broker truncates its log."""
+    """The only replica restarts with an empty disk, so no broker truncates its log."""
     lines = (
         (at, BEGAN % (1, epoch, offset, epoch, "1")) for at, epoch, offset in ((1, 0, 0), (4, 1, 9), (8, 2, began))
     )
@@ -366,7 +366,7 @@ LOST_DISK = "broker 1, which had led epoch 0, found no log when it started"
     ],
 )
 def test_a_leader_that_found_no_log_lost_its_disk(began, restarted, followed, event) -> None:
-    """The followers, if any, truncate what they had to the empty log; what only the old log had is unknown."""
+    """The followers, if any, truncate their logs to the empty log; what only the old log had is unknown."""
     lines = [(1, BEGAN % (1, 0, 0, 0, "1")), *([(5, BOOT)] if restarted else []), (6, NO_LOG)]
     others = [(2, LOADED % 9), *([(9, BOOT), (10, LOADED % 9), (11, CUT % 0)] if followed else [])]
     events = [server_log("1", *lines, (8, BEGAN % (1, 1, began, 1, "1"))), server_log("2", *others)]

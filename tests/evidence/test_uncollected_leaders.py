@@ -1,4 +1,4 @@
-"""Elections of a leader of which no file was collected: what the old leader truncated shows what its log lacked."""
+"""Elections of a leader without collected files: what the old leader truncated shows what its log lacked."""
 
 from __future__ import annotations
 

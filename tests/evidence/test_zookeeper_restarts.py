@@ -63,7 +63,7 @@ def test_a_start_that_failed_while_the_session_lasted_ended_cleanly_after_the_lo
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_clean):
-    """Broker 1 is down from 9 to 11 s. What hits it after it led on, and a cut behind the record, lost nothing."""
+    """Broker 1 is down from 9 to 11 s. Later faults, and a truncation after the record, lost nothing."""
     cut = {"details": {"topic": "orders", "partition": 0, "offsets_cut": [4, 5]}}
     faults = [
         replace(fault("truncate", "1", 8), **cut),
@@ -83,7 +83,7 @@ def test_the_chain_ends_where_the_leader_led_on_in_its_epoch(is_clean):
 
 @pytest.mark.parametrize(("version", "cause"), [("3.8.1", "unclean-election"), ("1.1.1", "unknown")])
 def test_a_leader_that_had_joined_the_isr_of_the_unclean_one_brought_nothing_back(version, cause):
-    """No server.log shows what broker 1 truncated, and no log its second term: the next unclean election took that."""
+    """No server.log shows what broker 1 truncated, and the next unclean election removed its second term."""
     unclean = {"leader": 2, "isr": [2], "leaderRecoveryState": 1}
     join = (12, {"isr": [2, 1], "leaderRecoveryState": 0})
     meta = metadata((4, {"isr": [1]}), (9, unclean), join, (14, {"leader": 1, "isr": [1]}), (20, unclean))

@@ -55,7 +55,7 @@ def batch(
 def log(text: str) -> bytes:
     """A segment: `7a` is value a of producer 7's transaction, `a` one outside, `7!` a COMMIT marker, `7~` an ABORT.
 
-    A blank separates offsets; `@2` behind an entry is its leader epoch, `^3` its producer epoch, `-` leaves one out.
+    A blank separates offsets; `@2` after an entry is its leader epoch, `^3` its producer epoch, `-` leaves one out.
     """
     out = []
     for offset, entry in enumerate(text.split()):

@@ -324,7 +324,7 @@ def test_a_log_without_an_id_has_the_broker_that_check_names(tmp_path: Path) -> 
 def test_checkpoints_are_copied_before_the_logs_that_brokers_write_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the first segment is copied, the broker checkpoints a high watermark of records behind it."""
+    """While the first segment is copied, the broker checkpoints a high watermark above its records."""
     data = disk(tmp_path / "data", "7", "orders-0")
     copy_of = collecting._copy
 

@@ -1,4 +1,4 @@
-"""The life of a lab: no process outlives it, whatever ends. A script takes the place of Java."""
+"""The life of a lab: none of its processes stays alive after it. A script replaces Java."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_node_that_fails_at_its_start_is_named_with_its_reason(plan: Plan) -> 
 def test_without_maven_the_ivy_of_pyspark_fetches_kafka(
     version: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stand-in for Java checks what Ivy is asked for, and has one version."""
+    """A stand-in for Java checks which versions Ivy is asked for, and has one."""
     monkeypatch.delenv("KAFKA_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))

@@ -78,7 +78,7 @@ def test_ctrl_c_ends_a_recording_cleanly_and_kill_leaves_what_can_be_judged(tmp_
             assert "Traceback" not in output
         assert codes == {"interrupted": 0, "killed": -signal.SIGKILL}
         collect(sources_of([str(lab.folder)]), tmp_path / "interrupted", topics=["interrupted"])
-    assert not processes(tmp_path)  # nor the group's members
+    assert not processes(tmp_path)  # the group's members have ended, too
     result = logjudge.check(tmp_path / "interrupted")
     assert result.verdict == "valid", result.headline
     assert result.rules["replica-divergence"]["verdict"] == "valid"

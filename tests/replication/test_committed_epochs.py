@@ -27,7 +27,7 @@ ONCE = "processing"
 def test_a_member_does_not_reset_at_a_leader_that_is_older_than_the_commit(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deposed leader does not know yet that it is, and its log ends before the committed offset."""
+    """The old leader has not learned of its replacement, and its log ends before the committed offset."""
     schedule = space("kip-966", ONCE).scenario(seed)
     assert breaches(schedule.run(), SETTINGS[ONCE].invariants) == {}
     monkeypatch.setattr(Kip966, "has_next_offsets", lambda _: False)

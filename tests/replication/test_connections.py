@@ -176,7 +176,7 @@ def test_a_broken_connection_makes_a_producer_with_acks_0_refresh_its_metadata(f
 
 
 def test_no_request_overtakes_another_on_its_connection() -> None:
-    """This holds for requests behind a lost one, and for one that arrives at the moment of the response to another."""
+    """This holds for requests after a lost one, and for one that arrives when another gets its response."""
     events: list[ClusterEvent] = []
     load("idempotence").run(listener=events.append)
     assert [event for event in events if event.kind == "out-of-order"] == []
@@ -191,7 +191,7 @@ def test_fetchers_share_the_partitions_of_a_leader_and_survive_faults() -> None:
 
 
 def test_a_broker_that_does_not_know_the_producer_takes_a_later_batch_first() -> None:
-    """It refuses the batches before that one (KAFKA-15591), and the producer sends them behind it (KIP-360)."""
+    """It refuses the batches before that one (KAFKA-15591), and the producer sends them after it (KIP-360)."""
     scenario = space("kraft", "static-members").scenario(34_002_271)
     assert breaches(scenario.run(), ["no-reordering"])
     one_by_one = {**scenario.options, "max.in.flight.requests.per.connection": 1}

@@ -1,4 +1,4 @@
-"""Consumer groups in the simulator: assignors, invariants under faults, bundles that are judged as what they are."""
+"""Consumer groups in the simulator: assignors, invariants under faults, and bundles with their verdicts."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_sticky_members_keep_what_they_may(names: list[str], partitions: int) ->
     after = sticky(partitions, joined)
     assert all(set(after[name]) <= set(before[name]) for name in names)
     first = cooperative_sticky(partitions, joined)
-    assert first["z"] == ()  # the owners first give up what it gets
+    assert first["z"] == ()  # the owners first give up its new partitions
     assert cooperative_sticky(partitions, _claimed(first)) == after
 
 

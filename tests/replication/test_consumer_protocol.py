@@ -234,7 +234,7 @@ def test_the_judge_finds_no_breach_in_the_protocol(name: str, tmp_path: Path) ->
 
 
 def judged_rules(seed: int, variant: str, folder: Path, setting: str) -> tuple[set[str], set[str]]:
-    """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
+    """The group's rules that the simulated run breaks, and those that the judge finds broken."""
     written = write_bundle(space(variant, setting).scenario(seed), folder)
     judged = verdict_of_run(written.folder, "ownership", "commit-fenced")["rules"]
     broken = {rule for rule, result in judged.items() if result["verdict"] == "invalid"}

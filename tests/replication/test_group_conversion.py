@@ -242,7 +242,7 @@ def test_a_conversion_is_valid(name: str, tmp_path: Path) -> None:
 
 
 def judged(seed: int, variant: str, folder: Path) -> tuple[set[str], set[str]]:
-    """What the simulator knows to be broken, and what the judge finds broken among the group's rules."""
+    """The group's rules that the simulated run breaks, and those that the judge finds broken."""
     written = write_bundle(space(variant, "migration").scenario(seed), folder)
     found = verdict_of_run(folder, *RULES)["rules"]
     return set(breaches(written.cluster, INVARIANTS)), {rule for rule in RULES if found[rule]["verdict"] == "invalid"}

@@ -263,8 +263,9 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky", "simulatio
 def test_an_upgrade_in_a_cooperative_rebalance_gives_partitions_away_that_a_member_still_owns() -> None:
     """As in Kafka: c0 has to give up partitions 2 and 3, which its SyncGroup response leaves out.
 
-    c0 is paused before it gets the response. The upgrade takes what the classic group assigned last: nobody has 2 and
-    3, so c2 gets them at once. c0 handles them, too, and may commit, until it resumes and gets the response.
+    c0 is paused before it gets the response. The upgrade takes the classic group's last assignment, where
+    2 and 3 have no owner, so c2 gets them at once. c0 handles them, too, and may commit, until it resumes and gets the
+    response.
     """
     cluster, *_ = convert(COOPERATIVE)
     stored = cluster.group.generations[0, 2]
@@ -312,7 +313,7 @@ def test_conversions_survive_faults_at_their_limits(seed: int, options: dict[str
 
 
 def test_a_downgrade_fences_a_member_that_is_behind() -> None:
-    """It gets its target as its assignment, and the generation of the group, of which it does not know yet.
+    """It gets its target as its assignment, and the group's generation, before it learns of them.
 
     What it had to give up, another member gets at once. The coordinator refuses its commits from then on.
     """

@@ -1,4 +1,4 @@
-"""`check` finds exactly what the simulator knows to be lost, divergent, duplicated and out of order, and why.
+"""`check` finds exactly the losses, divergences, duplicates and reorderings of simulated runs, and their causes.
 
 A few seeds over all variants, settings and faults; `python benchmarks/judge.py 2000 2` takes as many as wanted.
 """
@@ -165,7 +165,7 @@ def test_a_last_known_leader_needs_empty_isr_and_elr() -> None:
 
 
 def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A judge that forgets a loss, or names another cause, is found out."""
+    """The comparison fails if the judge misses a loss or names another cause."""
     import judge
     import polars as pl
     from logjudge.analysis.results import Results

@@ -1,4 +1,4 @@
-"""Variant by invariant: what the literature says is broken is found, and what is sound stays sound.
+"""Variant by invariant: the breaches that the literature reports are found, and no others.
 
 A few runs a cell here; `python benchmarks/matrix.py 100000` takes as many as wanted.
 """
@@ -109,7 +109,7 @@ def test_the_silence_of_a_run_is_its_longest_time_without_an_acknowledgement() -
 
 @pytest.mark.parametrize("seed", [1726, 16871])
 def test_what_breaks_kip_101_with_clean_elections_is_mended_by_kip_279(seed: int) -> None:
-    """A leader of one moment, whose epoch its successor does not know: what KIP-279 is for."""
+    """The next leader has no entry for the epoch of a short-lived leader: the case of KIP-279."""
     schedule = space("kip-101", "clean").scenario(seed)
     names = ("no-divergence", "no-committed-loss")
     assert breaches(schedule.run(), names)

@@ -83,7 +83,7 @@ def test_elections_are_in_the_message_after_them() -> None:
 
 
 def test_the_truncation_of_kip_101_is_in_a_message() -> None:
-    """With leader epochs the same schedule has none. A leader that is down hides no message behind those to it."""
+    """With leader epochs the same schedule has none. A message to a leader that is down holds back no later one."""
     found = {}
     for name in ("kip-101-loss", "kip-101-loss-mended"):
         messages = trace_messages(load(name), since=14_000_000)

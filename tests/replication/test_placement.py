@@ -81,7 +81,7 @@ def test_the_load_of_a_dead_broker_spreads_unless_the_assignment_repeats_itself(
     [("kip-279", 10, 1, 0), ("kip-279", 10, 2, 2), ("kip-279", 9, 1, 1), ("kip-279", 0, 1, 1), ("kraft", 10, 1, 1)],
 )
 def test_leaders_move_back_above_the_percentage(variant: str, percentage: int, elsewhere: int, moves: int) -> None:
-    """Broker 1 is preferred by ten partitions. KRaft's controller knows no percentage."""
+    """Broker 1 is preferred by ten partitions. KRaft's controller has no such percentage."""
     written: list[int] = []
 
     def write(_: object, partition: int, __: PartitionState) -> bool:

@@ -69,7 +69,7 @@ def test_not_enough_replicas_refuses_and_loses_nothing() -> None:
     [("kip-320", False), ("kip-279", False), ("kraft", True), ("kip-966", True), ("last-known-leader", True)],
 )
 def test_since_3_7_the_mark_rests_below_min_insync_replicas(variant: str, rests: bool) -> None:
-    """Whatever acks says (KAFKA-15583): no consumer reads what only one broker has."""
+    """With any acks (KAFKA-15583) no consumer reads a record that only one broker has."""
     marks: list[tuple[int, int]] = []
 
     def watch(cluster: Cluster) -> None:
@@ -283,7 +283,7 @@ def test_batches_after_a_gap_keep_their_order_and_are_written_once() -> None:
 
 
 def test_a_refused_batch_that_is_not_next_waits_for_its_timeout() -> None:
-    """It was written, and five later ones followed, so the leader does not know it as a duplicate any more."""
+    """Five later batches followed it, so the leader does not recognise it as a duplicate any more."""
     cluster = space("kip-320", "handover").scenario(3).run()
     assert not INVARIANTS["no-duplicates"].check(cluster)
 

@@ -29,7 +29,7 @@ PAIRS = [
 
 
 def judged(folder: Path) -> tuple[dict[str, str], set[str]]:
-    """The verdicts of the rules about records that are gone, and the causes that are named for them."""
+    """The verdicts of the rules about lost records, and the causes of their findings."""
     results = judge_run(open_run(folder))
     findings = results.findings()
     named = zip(findings["rule"], findings["cause"], strict=True)

@@ -1,4 +1,4 @@
-"""Every scenario's run is what its page says, and the page in docs/ is the one that it generates."""
+"""Every scenario's run matches its page, and the page in docs/ is the generated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search finds KIP-101's loss, shrinks it, and what it writes replays; a sound protocol stays sound."""
+"""The search finds KIP-101's loss, shrinks it, and writes a run that replays; it finds nothing in a sound protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions in the simulator: logs, invariants under faults, bundles that are judged as what they are."""
+"""Transactions in the simulator: logs, invariants under faults, and bundles with their verdicts."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_judge_finds_what_happened(name: str, broken: set[str], tmp_path: Pa
 
 
 def test_only_a_producer_with_the_same_id_is_fenced() -> None:
-    """The zombie ends, or goes on beside the one that took its place."""
+    """The zombie ends, or continues next to the instance that replaced it."""
     fenced, own = (load(f"txn-zombie-{name}").run() for name in ("fenced", "not-fenced"))
     back = 14_000_000
     late = [
