@@ -87,7 +87,7 @@ _LINEARIZABILITY = """
 `logjudge linearize --model append-log` is the general judge of a topic-partition: is there an order of all appends,
 reads and end offsets, each at a moment of its interval, in which every result is right? The rules search for certain
 breaches instead, and so scale to any length. On random small histories of one topic-partition the two agree as
-listed below (tests/agreement.py). There a poll reads from its consumer's position, and offsets that it passes over
+listed below (tests/agreement.py). There a poll reads from its consumer's position, and offsets that it skips
 have no record; final reads end at the log end; unaccounted offsets may be markers and records of other clients.
 
 - Implied by linearizability: `lost-write`, `unseen`, `inconsistent-offsets`, `duplicate`, `aborted-read`,

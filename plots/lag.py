@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LABEL = "Consumer lag"
 CAPTION = (
-    "One line per consumer: the age of the oldest acknowledged record that it has neither read nor passed over, the"
+    "One line per consumer: the age of the oldest acknowledged record that it has neither read nor skipped, the"
     " maximum over its partitions. The plot unread shows numbers of records instead of ages. 0: the consumer is up"
     " to date. Rising line: it receives nothing; if the line rises to the right edge, the consumer never caught up."
     " No line: it had no partition. Lost records are not counted."

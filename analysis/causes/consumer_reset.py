@@ -1,4 +1,4 @@
-"""consumer-reset: a group passed over records as auto.offset.reset=latest moved a member without a position.
+"""consumer-reset: a group skipped records as auto.offset.reset=latest moved a member without a position.
 
 The group had no committed offset, or the records at its position were deleted (retention, delete-records).
 

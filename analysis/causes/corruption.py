@@ -2,7 +2,7 @@
 
 A broker sends its segments without checking their CRC. A client that does not check it either (check.crcs=false) reads
 other values at the same offsets; a client that checks it gets an error. Readers miss the record as long as that broker
-leads, though other replicas hold it. A broker that starts without one of its segments passes over the records in it.
+leads, though other replicas hold it. A broker that starts without one of its segments skips the records in it.
 
 Needs: damaged batches (CRC, length, magic, records that cannot be decoded) over all of the offsets in one broker's log;
 this broker led after the records were written; and another log of the same snapshot has an intact copy. For a loss, a

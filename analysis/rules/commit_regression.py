@@ -47,7 +47,7 @@ def commit_regression(p: Partition) -> Iterator[Result]:
     Breach: A later commit of the group is below an earlier one. The offset that the group assigns proves a commit, too.
     After a truncation it follows from the loss, also if the earlier one is automatic and its callback came later. Or a
     commit succeeded, and all copies of __consumer_offsets at the end have only an older and lower one. A note: two
-    committed transactions of the group polled a record and committed an offset behind it, so the application processed
+    committed transactions of the group polled a record and committed an offset after it, so the application processed
     it twice.
     Not a breach: A member called seek with a lower offset in between, or the application assigned it one. Of two
     commits that overlap in time, either may be the earlier. An assignment soon after the commit of a transaction, whose
@@ -132,7 +132,7 @@ def _with_previous(p: Partition, commits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _handled_twice(p: Partition, group: Group) -> Iterator[Finding]:
-    """A note if two committed transactions of a group each polled a record and committed an offset behind it."""
+    """A note if two committed transactions of a group each polled a record and committed an offset after it."""
     committed = commits_of(p, group).filter("txn").group_by("at").agg(until=pl.col("offset").max())
     if len(committed) < 2:
         return

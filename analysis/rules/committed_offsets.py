@@ -48,7 +48,7 @@ def commit_beyond_end(p: Partition) -> Iterator[Result]:
 
     Breach: A group committed an offset greater than the log's end. The end was read after the commit: from a later end
     offset, from final reads that reach the end, or from the log of the last leader. The last committed offset in the
-    brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or passes over all records
+    brokers' copies of __consumer_offsets counts, too. A group that starts there is reset, or skips all records
     until then. Where the log was truncated after the commit, the finding follows from the loss.
     Not a breach: The commit is at the end. The group committed a lower offset before the end was read. Later reads or
     the final reads contradict the end offset.
@@ -105,7 +105,7 @@ def _last_contradicted(commits: pl.DataFrame, ends: list[KnownEnd]) -> tuple[dic
 
 def _unknowns(p: Partition, group: Group, commits: pl.DataFrame) -> Iterator[Unknown]:
     """The group's last commit beyond every known offset, if no later end of the log confirms or contradicts it."""
-    # Each transaction may add a marker behind the last record.
+    # Each transaction may add a marker after the last record.
     markers = p.sends.filter("txn")["at"].n_unique()
     reached = max([highest_end(p) + markers, *(end.offset for end in _certain_ends(p))])
     beyond = commits.filter(pl.col("offset") > reached)

@@ -37,7 +37,7 @@ from .rule import EvidenceLike, MissingSetting, Result, Rule, Unknown, finding, 
 @Rule(
     "consumer-loss",
     group="consumers",
-    summary="A group passed over records for good",
+    summary="A group skipped records for good",
     example="p:a@0 p:b@1 c:<a@0 c:commit=2",
     source=SEMANTICS,
     needs=("groups",),
@@ -49,7 +49,7 @@ def consumer_loss(p: Partition) -> Iterator[Result]:
 
     Breach: A record is below the group's last committed offset, and no member handled it by the end of the run. The
     offset that the group assigns proves a commit, too, and so does __consumer_offsets. Or the record is below the
-    group's first position, which auto.offset.reset chose. A record that took the offset of a lost one counts too. It is
+    group's first position, which auto.offset.reset chose. A record that replaced a lost one counts, too. It is
     a note if all members had left or crashed before it was sent: no member has skipped it yet.
     Not a breach: Without handle events a poll counts as handling, and a transaction handles what it polls and commits.
     A transaction of unknown outcome handled what members had polled, if the group then assigns the offset that it

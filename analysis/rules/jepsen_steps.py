@@ -13,7 +13,7 @@ from .rule import Result, finding
 
 # Columns process, at, value; before, before_at (the value that precedes it); places (how far on in the log it is).
 Steps = pl.DataFrame
-SKIPS = pl.col("places") > 1  # it passes over values
+SKIPS = pl.col("places") > 1  # it skips values
 GOES_BACK = pl.col("places") < 1  # to the same or an earlier value
 
 
@@ -76,7 +76,7 @@ def findings_of(p: Partition, verb: str, steps: Steps, severity: str = "violatio
     offset_of = dict(jepsen_log(p).select("value", "offset").iter_rows()) if len(steps) else {}
     for row in steps.iter_rows(named=True):
         first, second, process = row["before"], row["value"], numbered([row["process"]])
-        how = f"passing over {plural(row['places'] - 1, 'value')}" if row["places"] > 1 else "going back"
+        how = f"skipping {plural(row['places'] - 1, 'value')}" if row["places"] > 1 else "going back"
         offsets = sorted((offset_of[first], offset_of[second]))
         yield finding(
             p,

@@ -43,8 +43,8 @@ OVER = ("complete-commit", "complete-abort", "empty", "dead", "removed")
         "transaction already, so that no marker will come: this needs no history. Or it decided the transaction more "
         f"than {GRACE_SECONDS} s before a client last reached the leader, or the transaction is open that long beyond "
         "its timeout, faults not counted. Or its transactional id was initialised again since (init-transactions), "
-        "which aborts open transactions. read_committed consumers stop at its first record; the finding names what "
-        "waits behind it."
+        "which aborts open transactions. read_committed consumers stop at its first record; the finding names "
+        "the records after it."
     ),
     source=kip(890),
     needs=("transactional batches",),
@@ -56,8 +56,8 @@ def hanging_transaction(p: Partition) -> Iterator[Result]:
 
     Not a breach: A transaction within its timeout that is open in __transaction_state, too. The timeout is that of
     __transaction_state, else transaction.timeout.ms of its process in run.json, else 15 minutes, the most that brokers
-    allow unless transaction.max.timeout.ms is set. Kafka's own topics are not judged, nor those that no client of the
-    history used.
+    allow unless transaction.max.timeout.ms is set. Kafka's own topics, and topics that no client of the history used,
+    are not judged.
     Unknown when: The last leader's log was not collected, or is damaged, so that records or markers may be missing. A
     transaction is open in it, and no client reached the leader afterwards, or it is not known when its records were
     written. It is within its timeout, and no collected __transaction_state has its producer, so that its coordinator
@@ -216,7 +216,7 @@ def _timeout_ms(p: Partition, txn: _OpenTransaction) -> int:
 
 
 def _time_written(p: Partition, txn: _OpenTransaction) -> int | None:
-    """A time (ns) at which its first record certainly was in the log: what is behind it was acknowledged or read."""
+    """A time (ns) at which its first record certainly was in the log: a later record was acknowledged or read."""
     is_behind = (pl.col("offset") >= txn.row["first_offset"]) & (pl.col("outcome") == "ok")
     times = [
         p.sends.filter(is_behind & pl.col("acknowledged"))["completed"].min(),
@@ -335,7 +335,7 @@ def producer_epoch_order(logs: ReplicaLogs, _sends: pl.DataFrame) -> Iterator[Re
     Breach: A batch of records or a transaction marker has a lower producer epoch than an earlier one of the same
     producer id in the log. A leader refuses such batches: their producer is fenced (a zombie), and a marker of a fenced
     transaction would end another one.
-    Not a breach: An epoch that a day separates from the greater one: brokers forget a producer after
+    Not a breach: The lower epoch is at least a day after the greater one: brokers forget a producer after
     producer.id.expiration.ms.
     """
     is_known = pl.col("crc_ok").fill_null(True) & pl.col("producer_id").is_not_null()

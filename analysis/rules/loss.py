@@ -58,11 +58,11 @@ def lost_write(p: Partition) -> Iterator[Result]:
       compaction did: a copy of a log from before that lacks it, and a later record of its key had been sent.
     - acks=0 acknowledges nothing.
     - Without final reads: the leader's log at the end holds the value, at whatever offset.
-    - One consumer that passes over a value is a poll-skip.
+    - One consumer that skips a value is a poll-skip.
     Under acks=1 a loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1
     accepts it.
     Unknown when: The run has no final reads, or one of these may explain the absence:
-    - A poll without a known outcome may have read the value, or one that is missing, as two lines of the history could
+    - A poll without a known outcome may have read the value. So may a missing poll, if two lines of the history could
       not be read.
     - An open transaction may hide it from read_committed final reads, unless the brokers' last logs lack it.
     - A deletion that is not certain may have removed it: its outcome is unknown, it goes beyond the log's end, later

@@ -44,7 +44,7 @@ def _severity_in_jepsen(p: Partition) -> str:
 @Rule(
     "poll-skip",
     group="consumers",
-    summary="A consumer passed over records",
+    summary="A consumer skipped records",
     example="p:a@0 p:b@1 p:e@2 c:<a@0 c:<e@2 d:<a@0,b@1,e@2",
     source=JEPSEN,
     needs=("reads",),
@@ -53,7 +53,7 @@ def _severity_in_jepsen(p: Partition) -> str:
     values_are_records=True,
 ).judged_by
 def poll_skip(p: Partition) -> Iterator[Result]:
-    """Records that a consumer passed over between two polls; unknown if one of its polls has no known outcome.
+    """Records that a consumer skipped between two polls; unknown if one of its polls has no known outcome.
 
     Breach: A consumer's next record is after its position, and records exist between: acknowledged or read by other
     consumers, visible at its isolation level, and not legally absent.
@@ -61,7 +61,7 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     records that may have been compacted or deleted by then. Permitted: the consumer's group was rebalanced in between.
     Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
     of the history could not be read: they may be those of a poll. The two polls were open at once.
-    In Jepsen histories: A poll begins more than one value behind the last value of the process's latest ok poll.
+    In Jepsen histories: A poll begins more than one value after the last value of the process's latest ok poll.
     Permitted in a history with subscriptions. Unknown if a line was left out.
     """
     yield from _skips(p, is_within_poll=False)
@@ -75,14 +75,14 @@ poll_skip.judged_in_jepsen_by(
 @Rule(
     "int-poll-skip",
     group="consumers",
-    summary="One poll passed over records",
+    summary="One poll skipped records",
     example="p:a@0 p:b@1 p:e@2 c:<a@0,e@2 d:<a@0,b@1,e@2",
     source=JEPSEN,
     needs=("reads",),
     follows="offset",
 ).judged_by
 def int_poll_skip(p: Partition) -> Iterator[Result]:
-    """Records that one poll passed over.
+    """Records that one poll skipped.
 
     Breach: The same as poll-skip, between adjacent records of one operation.
     Not a breach: The same as poll-skip.
@@ -114,7 +114,7 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
     was rebalanced in between.
     Unknown when: Two or more lines of the history could not be read: they may be those of a seek or an assignment. The
-    two polls were open at once, as those of several consumers with one name are.
+    two polls were open at once, as if several consumers had one name.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
     in a history with subscriptions. Unknown if a line was left out.
@@ -158,7 +158,7 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
         skipped = _present_at(p, passed, row["completed"], _known_since(p, row), reads_uncommitted)
         if not len(skipped):
             continue
-        # Records that one poll passed over cannot have been returned by another one.
+        # Records that one poll skipped cannot have been returned by another one.
         if not is_within_poll and indeterminate_polls(p, (row["process"],)).cover(int(skipped[0]), int(skipped[-1])):
             yield Unknown(f"a poll of {p.name} by {row['process']} has no known outcome")
             continue
@@ -167,7 +167,7 @@ def _skips(p: Partition, is_within_poll: bool) -> Iterator[Result]:
             continue
         first, last = int(skipped[0]), int(skipped[-1])
         sentence = (
-            f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and passed over"
+            f"{row['process']} {_came_from(row)} to {row['offset']} of {p.name} and skipped"
             f" {plural(len(skipped), 'record')} at {where(p, first, last)}"
         )
         yield _finding(p, row, sentence, (first, last), len(skipped), p.entries_between(first, last)["value"].to_list())

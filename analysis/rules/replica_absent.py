@@ -40,9 +40,9 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 
     Breach: An acknowledged record is on no replica in the last snapshot, or not in the leader's log.
     Not a breach: The log start, compaction, or an aborted transaction explains it. So does a deletion before a
-    truncation, as in lost-write, and that of the topic. Log start and compaction do not, if the leader's log has
-    another record at the offset, or there a leader epoch that began after the acknowledgement: a truncation removed the
-    record.
+    truncation, as in lost-write, and a deletion of the topic. Log start and compaction do not explain it if the
+    leader's log has another record at the offset, or a leader epoch there that began after the acknowledgement: a
+    truncation removed the record.
     Unknown when: One of these holds:
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Compaction may have removed it, but its offset was acknowledged again, so a truncation may have done so, too.
@@ -227,7 +227,7 @@ def _compactable(last: _LastLogs, removable: pl.DataFrame, sends: pl.DataFrame) 
 def _replaced(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The absent sends with a later record of their key: in a log, or in the history, as its tombstone may be gone.
 
-    A record that was acknowledged before a send was invoked is not behind it, though a truncation may have given the
+    A record that was acknowledged before a send was invoked is not after it, though a truncation may have given the
     send a smaller offset.
     """
     sent = sends.filter("acknowledged").select("key", "offset", "value", end=pl.col("completed").fill_null(MAX_INT64))

@@ -40,8 +40,8 @@ def replica_divergence(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resul
     Breach: In one snapshot two replicas have records at one offset that differ in leader epoch, key or value, and the
     record that the other replaced was committed: it is below a checkpointed high watermark, was acknowledged under
     acks=all, or was read by a consumer.
-    Not a breach: A replica that is behind does not diverge, nor does the last log of a broker that a reassignment has
-    removed. A divergence above the high watermark that the next election truncates is a note.
+    Not a breach: A replica that is behind does not diverge. The last log of a broker that a reassignment has removed
+    does not count. A divergence above the high watermark that the next election truncates is a note.
     Unknown when: Neither a history nor a checkpointed high watermark shows whether the records were committed. The log
     of a replica is missing or cannot be read, wholly or in part, where another one has records. Only run.json has the
     assignment, and another broker has the partition, so that a reassignment may have removed a broker that differs.

@@ -1,4 +1,4 @@
-"""The evidence about sends: consumers that passed over them, idempotence, proofs of losses; and what stays unknown."""
+"""The evidence about sends: consumers that skipped them, idempotence, proofs of losses; and what stays unknown."""
 
 from __future__ import annotations
 

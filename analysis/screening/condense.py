@@ -18,7 +18,7 @@ plain offsets a few are retained, with all of their rows, and the rules judge th
 - What bounds the reads or the log: the first and the last row of each process, by offset and by time.
 
 This does not hold for logs with transactions, deletions or compaction, final reads by an ordinary consumer, clocks that
-differ, a group that passed over a record that was there, and interleaved reads of one process. Then `borders_of` or
+differ, a group that skipped a record that was there, and interleaved reads of one process. Then `borders_of` or
 `wanted_of` returns None, and the rules judge all rows.
 """
 

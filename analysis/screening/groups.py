@@ -52,9 +52,9 @@ def unhandled_records(
 def contradicting_groups(
     marks: pl.DataFrame, first_read: pl.DataFrame, unhandled: pl.DataFrame, final: pl.DataFrame, settings: Settings
 ) -> Iterator[pl.DataFrame]:
-    """Rows where a group's commits go back or pass the end of the final reads, or where it passed over a record.
+    """Rows where a group's commits go back or pass the end of the final reads, or where it skipped a record.
 
-    `first_read`: the least offset (tp, group, offset) that each group read. It passed over an `unhandled` record below
+    `first_read`: the least offset (tp, group, offset) that each group read. It skipped an `unhandled` record below
     that, a commit, or an assigned offset.
     """
     yield groups_of(marks, settings).filter(group="")  # which of these members share a group is not known

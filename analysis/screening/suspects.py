@@ -79,7 +79,7 @@ class Suspects(NamedTuple):
     clocks: list[Clock]
     last_times: list[LastTimes]
     has_stale_end: bool
-    missed: list[str]  # values that a group passed over, and that must be lost
+    missed: list[str]  # values that a group skipped, and that must be lost
 
 
 @dataclass(frozen=True)
@@ -284,14 +284,14 @@ def _jumps_at_moves(reads: pl.DataFrame, marks: pl.DataFrame) -> Spans:
 
 
 def jump_between(position: int, offset: int) -> Span:
-    """The offsets on which the judgement of a jump from a position to an offset depends: all that it passed over."""
+    """The offsets on which the judgement of a jump from a position to an offset depends: all that it skipped."""
     return Span(min(position, offset), offset + 1)
 
 
 def _missed_by_groups(
     cells: Cells, is_proof: Mask, marks: pl.DataFrame, borders: Borders, common: Common
 ) -> list[str] | None:
-    """The values of records that a group passed over, all of them lost; None if one is not certainly lost.
+    """The values of records that a group skipped, all of them lost; None if one is not certainly lost.
 
     Where a group missed a record that was there, its cause depends on all polls of the group.
     """

@@ -64,7 +64,7 @@ class Schema(NamedTuple):
 
     key: tuple[Field, ...]
     value: tuple[Field, ...]
-    latest: int  # that is known; a later version may have fields that cannot be passed over
+    latest: int  # that is known; a later version may have fields that cannot be skipped
     flexible_since: int
 
 

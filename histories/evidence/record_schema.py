@@ -2,7 +2,7 @@
 their fields, as Kafka's generated classes do.
 
 From its first flexible version on, strings and arrays of a record are compact (KIP-482), and tagged fields follow its
-fields: those that a table names are read, the others are passed over. An array that is null reads as empty, but a
+fields: those that a table names are read, the others are skipped. An array that is null reads as empty, but a
 tagged one as None, as there it means no change.
 """
 
