@@ -1,4 +1,4 @@
-"""Which sets of parameters of a test run before every commit.
+"""Selects the sets of parameters of a test that run before every commit.
 
 `@pytest.mark.sampled(3)` chooses three, evenly. The others get the marker `thorough`, which a whole test may have, too:
 only `scripts/test --thorough` runs them, as CI does. Such tests take long, and cheaper tests run the same branches with

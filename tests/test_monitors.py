@@ -70,7 +70,7 @@ def appends(*rows: tuple[str, str, int, int]) -> list[Operation]:
 @pytest.mark.parametrize(
     ("operations", "witness"),
     [
-        # Of two equal appends, the one that ends first is first, though the other one was called before it.
+        # Of two equal appends, the one that ends first comes first, although the other one was called before it.
         (appends(("append", "a", 0, 100), ("append", "a", 5, 6), ("append", "b", 40, 41), ("get", "aba", 90, 101)), []),
         (appends(("append", "a", 0, 9), ("append", "a", 20, 29), ("get", "aa", 5, 15)), [2]),  # one was called by then
         (appends(("append", "a", 0, 9), ("append", "b", 0, 9), ("get", "a", 10, 12)), [1, 2]),  # b was appended

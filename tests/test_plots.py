@@ -252,7 +252,7 @@ def test_time_axes_name_the_time_of_day_in_utc(tmp_path: Path) -> None:
 
 
 def test_each_line_of_the_latency_can_be_seen() -> None:
-    """Where most bins have few sends, the longest is the 99th percentile: it must show beside it."""
+    """In bins with few sends the longest latency is the 99th percentile: both lines must be visible."""
     figure = draw("glance", figures_of("kip-101-c"), {})
     widths = {patch.get_label(): patch.get_linewidth() for patch in figure.axes[2].patches}
     assert widths["longest"] > 2 * widths["99th percentile"]

@@ -98,7 +98,7 @@ def histories(actions: st.SearchStrategy[Action]) -> st.SearchStrategy[list[Oper
 
 
 def pending_twice(model: Model[Any], actions: Sequence[Action]) -> Numbered:
-    """Each action twice, of unknown outcome: nothing follows about its place."""
+    """Each action twice, without an outcome, so that each may take effect at any later time."""
     return number_actions(model, [Operation(action, 0) for action in actions for _ in range(2)])
 
 

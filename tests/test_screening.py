@@ -44,7 +44,7 @@ def together(texts: Sequence[str]) -> History:
 
 
 def compared(compare: Callable[..., int], texts: Sequence[str], *arguments: int) -> int:
-    """What a comparison of a run returns for the run of these histories."""
+    """The result of comparing a run, for the run of these histories."""
     with tempfile.TemporaryDirectory() as folder:
         return compare(open_run(together(texts).write(Path(folder))), *arguments)
 

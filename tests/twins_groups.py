@@ -166,7 +166,7 @@ def _is_committing_producer(twin: Twin, process: str) -> bool:
 
 
 def _handled_by_any(twin: Twin) -> set[tuple[int | None, str | None]]:
-    """What any process handled, or polled if none recorded that it handled something."""
+    """The records that any process handled, or polled if no process recorded `handle`."""
     handles = [op for op in twin.ops if op.f == "handle" and op.outcome != "fail"]
     if any(op.f == "handle" for op in twin.ops):
         return {(record["offset"], record["value"]) for op in handles for record in op.event["records"]}

@@ -232,7 +232,7 @@ def test_a_followers_snapshot_is_no_evidence_of_its_own_short_log():
 
 
 def test_a_load_belongs_to_the_nearer_start():
-    """As seed 5000054 of benchmarks/judge.py: a broker that started twice within a second."""
+    """A broker started twice within a second, as with seed 5000054 of benchmarks/judge.py."""
 
     def short(loaded):
         starts = [Fault("heal", "restart", ("2",), at, at, place=1) for at in (5 * SECOND, 5_800_000_000)]

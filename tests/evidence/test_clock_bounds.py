@@ -145,7 +145,7 @@ def test_a_broker_that_logs_no_epoch_soon_after_its_election_shows_no_time_zone(
     assert ahead(("1", 0, 1_400_000 + hour)) == {"1": 0, "100": 0}
     assert ahead(("1", 0, 1_000_100 + hour), ("2", 0, 1_000_100)) == {"1": hour, "100": 0}
     assert ahead() == {"1": 0, "100": 0}
-    # As late as an earlier election, or both logged at once after a pause.
+    # At the time of an earlier election, or both were logged at once after a pause.
     assert ahead(("1", 0, 1_400_000), ("1", 1, 2_400_100)) == {"1": 400_000, "100": 400_000}
     assert ahead(("1", 0, 2_400_000), ("1", 1, 2_400_100)) == {"1": 0, "100": 0}
     # Before both elections, the second one late after a restart; before one of them, as after a step of the clock.

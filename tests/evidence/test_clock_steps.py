@@ -64,7 +64,7 @@ def test_a_clock_that_was_set_is_doubtful(found, clock, was_set):
 
 
 def test_a_clock_that_a_recorded_fault_set_is_doubtful():
-    """Of the fault clock-skew; its log may not show it, as a broker that was down meanwhile goes forward only."""
+    """The fault is clock-skew. The log may not show it: the times of a broker that was down only go forward."""
     faults = [Fault("fault", "clock-skew", ("1",), 5, 5), Fault("heal", "clock-skew", ("1",), 9, 9)]
     set_, other = (clock_offset(broker, (), faults, 0) for broker in "12")
     assert (set_.has_conflict, set_.was_set) == (True, True)

@@ -181,7 +181,7 @@ def _faults(*kinds: tuple[str, str, float]) -> str:
 def test_an_empty_log_that_a_fault_had_cut_is_collected(
     faults: list[tuple[str, str, float]], verdict: str, unpacked: Unpack, tmp_path: Path
 ) -> None:
-    """As a rack that lost power before any record of a replica was flushed."""
+    """A rack lost power before any record of a replica was flushed."""
     run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     _with_empty_log(run, 1, 8 * NS)
     with (run / "history.jsonl").open("a") as history:

@@ -142,7 +142,7 @@ def test_what_another_broker_truncated_had_been_committed_where_one_high_waterma
 
 @pytest.mark.parametrize(("started", "is_unknown"), [(5, True), (10, False)])
 def test_a_leader_from_the_isr_that_had_just_started_may_have_lost_its_tail(started: int, is_unknown: bool) -> None:
-    """As after a power failure of all brokers: broker 2 was alone in the ISR when they had died."""
+    """After a power failure of all brokers: broker 2 was alone in the ISR when they died."""
     found = judged((8, LOADED % 40), (9, CUT % 1), meta=TWO_LEADS, of_2=[(started, BOOT)])
     assert bool(found.unknowns) == is_unknown
 

@@ -127,8 +127,8 @@ CLEANED = (
         (False, None, 255, 376),
         (True, None, 621, 7),  # the time is not known: only the last record of each key is surely lost
         (True, (4, 9), 621, 7),  # the times of earlier cleanings are not
-        (True, (4, 0), 477, 148),  # so are the records with a later one of their key that was sent after the cleaning
-        (True, (6, 0), 494, 135),  # so are those with a later one only behind the compacted section
+        (True, (4, 0), 477, 148),  # also for records with a later one of their key that was sent after the cleaning
+        (True, (6, 0), 494, 135),  # also for those with a later one only after the compacted section
         (True, (9, 0), 255, 376),  # the leader had died before
     ],
 )

@@ -87,7 +87,7 @@ CreateTime: 1795847152600 size: 240 magic: 2 compresscodec: none crc: 1 isvalid:
 
 
 def test_a_payload_may_have_carriage_returns(tmp_path):
-    """As in a real dump of kafka_2.13-4.1.1; and in one that passed through Windows."""
+    """A real dump of kafka_2.13-4.1.1, and one with the line ends of Windows."""
     path = tmp_path / "1-orders-0.txt"
     for text in (CRLF, CRLF.replace("\n", "\r\n")):
         path.write_bytes(text.encode())
@@ -226,7 +226,7 @@ def test_a_number_that_fits_no_field_is_damage(old: str, new: str) -> None:
 
 @pytest.mark.parametrize("head", ["", HEAD + "\n"])
 def test_records_without_their_batch_are_damage(head: str) -> None:
-    """Of a text whose lines were filtered. The records of other batches are read."""
+    """The lines of the text were filtered. The records of other batches are read."""
     lines = [RECORD.format(7), RECORD.format(8), HEAD + "\n", RECORD.format(1), RECORD.format(9)]
     [dump] = parse_dump(f"Dumping /x/orders-0/{SEGMENT}\n{head}{''.join(lines)}")
     first = 2 + bool(head)

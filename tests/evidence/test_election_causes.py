@@ -97,7 +97,7 @@ def test_a_zookeeper_controller_logs_that_it_elects_from_outside():
 
 
 def test_a_dead_broker_that_is_elected_takes_nothing_away():
-    """As seed 5185 of benchmarks/judge.py: the broker elected next had truncated its log before."""
+    """The broker elected next had truncated its log before, as with seed 5185 of benchmarks/judge.py."""
     old = of_format_v1("1: 0a 1x\n3: 0a 1x")
     elections = [(1, LEADS % (1, 0, "1,2,3")), (6, LEADS % (2, 1, "2,3")), (9, LEADS % (3, 2, "3"))]
 

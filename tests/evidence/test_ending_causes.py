@@ -280,7 +280,7 @@ def value_at(run: Inspected, partition: str, offset: int) -> str:
     return str(logs.last_records.filter(broker=logs.leader, offset=offset)["value"].item())
 
 
-# Of the matrix's setting "transactions": variants and seeds. The last one has no late write, but a repeated marker.
+# Variants and seeds of the matrix's setting "transactions". The last one has no late write, but a repeated marker.
 SEEDS = [("kip-320", 1012), ("kraft", 1220)]
 
 

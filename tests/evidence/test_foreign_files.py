@@ -167,7 +167,7 @@ def test_a_byte_identical_copy_is_set_aside(case, differs, unpacked, tmp_path):
 
 @pytest.mark.parametrize("logs", [("1",), (), ("1", "2")])
 def test_a_copy_with_a_changed_node_id_is_no_replica(logs, unpacked, tmp_path):
-    """Only one broker has a directory.id: the one whose log is beside it, else it is not known which."""
+    """Only one broker has a directory.id: the one with its log in the same folder. Otherwise it is unknown which."""
     for name, source in (("1", "brokers/1"), ("2", BEFORE)):
         broker(unpacked, source, tmp_path, name, id_=name)
     for name in logs:

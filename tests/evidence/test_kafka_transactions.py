@@ -197,7 +197,7 @@ def torn_in(run: DumpedRun, leaders: dict[Place, str]) -> dict[tuple[Place, str]
 
 
 def hanging_in(run: DumpedRun, leaders: dict[Place, str]) -> set[tuple[Place, int]]:
-    """Where transactions are open in a leader's log, though their coordinator has ended them."""
+    """The places where transactions are open in a leader's log, although their coordinator has ended them."""
     last: dict[int, str] = {}
     for _, lines in run.states:
         for line in lines:

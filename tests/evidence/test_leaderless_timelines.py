@@ -42,7 +42,7 @@ def test_a_leader_is_lost_once_and_changes_of_the_elr_are_named():
     ],
 )
 def test_a_state_that_the_metadata_log_repeats_dates_no_election(leader, sentence):
-    """As after a migration from ZooKeeper, or in a .checkpoint: broker 1 may have led for days."""
+    """After a migration from ZooKeeper, or in a .checkpoint, broker 1 may have led for days."""
     meta = metadata((7, {"leader": 2, "isr": [2]}))
     is_first = (pl.col("leader_epoch") == 0) | (pl.col("kind") == "topic")
     meta = meta.with_columns(is_copy=is_first, leader=pl.when(is_first).then(leader).otherwise("leader"))

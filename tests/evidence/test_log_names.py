@@ -84,7 +84,7 @@ def test_a_lone_log_has_the_broker_of_its_lines(name: str, tmp_path: Path) -> No
 def test_lines_of_two_brokers_without_prefixes_are_of_no_known_broker(
     head: str, between: str, name: str, tmp_path: Path
 ) -> None:
-    """Neither of the first lines' broker: a line such as `Truncating log orders-0 to offset 9` has no id."""
+    """They are not of the first lines' broker: a line such as `Truncating log orders-0 to offset 9` has no id."""
     other = LOG.replace("nodeId=3", "nodeId=4")
     _write(tmp_path / "brokers" / "3" / name, LOG + head + between + other)
     [part] = find_parts(tmp_path)

@@ -320,7 +320,7 @@ def test_a_partition_that_only_lines_of_logs_name_is_not_counted(unpacked: Unpac
 
 @pytest.mark.parametrize(("has_final_read", "expected"), [(False, "unknown"), (True, "invalid")])
 def test_records_are_absent_from_logs_that_are_all_empty(has_final_read: bool, expected: str, tmp_path: Path) -> None:
-    """As on new disks: no batch was collected. Without a final read, the logs may have been copied too early."""
+    """No batch was collected, as with new disks. Without a final read, the logs may have been copied too early."""
     sends, (assign, assigned, *_, end_offsets, ended) = lines()[:4], lines()[4:]
     ended |= {"offsets": [{"topic": "orders", "partition": 0, "offset": 0, "start": 0}]}
     events = [*sends, *([assign, assigned, end_offsets, ended] if has_final_read else [])]

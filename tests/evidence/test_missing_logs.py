@@ -111,7 +111,7 @@ def test_a_missing_log_of_a_follower_hides_no_proven_breach(case: str, open_tran
 
 
 def test_a_missing_log_without_acknowledged_records_hides_none(unpacked: Unpack, tmp_path: Path) -> None:
-    """As a log of __consumer_offsets. Its replicas cannot be compared, and no client sent a record to it."""
+    """For example a log of __consumer_offsets. Its replicas cannot be compared, and no client sent a record to it."""
     run = shutil.copytree(unpacked("clean-a"), tmp_path / "run")
     for broker in "123":
         shutil.copytree(run / f"brokers/{broker}/data/orders-0", run / f"brokers/{broker}/data/audit-0")

@@ -38,7 +38,7 @@ def read_twice(*polls, held):
     ],
 )
 def test_a_record_that_was_read_and_replaced_was_taken_by_the_unclean_election(read_at, again, cause):
-    """As a record of a transaction that aborts, which a consumer of uncommitted records had read."""
+    """The record of a transaction that aborts, which a read_uncommitted consumer had read."""
     p = read_twice((1, "b", read_at), (1, again, 12), held=timeline(AFTER, meta=UNCLEAN))
     names = ("inconsistent-offsets", "nonmonotonic-poll")
     findings, explained = explain(p, findings_of(p, {name: RULES[name].judges["native"](p) for name in names}))

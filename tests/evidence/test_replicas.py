@@ -62,7 +62,7 @@ def test_a_disk_restored_from_a_copy_wins_if_it_led_again_later():
     ],
 )
 def test_records_below_the_log_start_are_not_compared(evidence, differ):
-    """Of an old leader, for example: the new leader's log starts after the record that replaced its own."""
+    """The records of an old leader, for example: the new leader's log starts after the record that replaced them."""
     tables = {**logs("1: 0a 1b 2c@1\n2: 0a 1x@1 2c@1"), **evidence}
     found = judge_divergence(of(tables), sends()).findings
     assert [finding.first_offset for finding in found] == differ

@@ -121,7 +121,7 @@ def test_an_unclean_election_takes_nothing_that_the_dead_leader_lacked(loaded, c
 
 
 def test_a_replica_that_was_killed_too_is_no_eligible_leader():
-    """As all three brokers of a rack that lost power: the last in the ISR lost its tail, another one did not."""
+    """All three brokers of a rack lost power: the last one in the ISR lost its tail, another one did not."""
     logged = [server_log("1", (12, LOADED % 1)), server_log("2", (12, LOADED % 2))]
     meta = metadata((9, {"isr": [1]}), (9, {"leader": -1}), (13, {"leader": 1}))
     short = {**logs("1: 0a 1x@2\n2: 0a 1x@2"), "epochs": epochs(("1", 0, 0), ("1", 2, 1))}
@@ -186,7 +186,7 @@ KILLED_AGAIN = (fault("restart", "1", 20), fault("kill", "1", 34), fault("restar
     ("between", "shown"), [((), [6, 40]), ((fault("restart", "1", 20),), [40]), (KILLED_AGAIN, [34, 40])]
 )
 def test_a_controller_may_notice_a_death_late(between, shown):
-    """As with a quorum that was lost when the leader was killed, and elected another one when it was back."""
+    """The quorum was lost when the leader was killed, and elected another leader when it was back."""
     fenced = (40, "INFO [QuorumController id=102] Fencing broker 1 at epoch 16 because its session has timed out. (x)")
     meta = metadata((4, {"isr": [1]}), (41, {"leader": 2, "isr": [2], "leaderRecoveryState": 1}))
     faults = [fault("kill", "1", 6), *between]

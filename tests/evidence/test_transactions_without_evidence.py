@@ -96,7 +96,7 @@ def test_transactions_are_not_compared_if_the_topic_was_recreated_between(tmp_pa
 
 @pytest.mark.parametrize(("began", "is_known"), [(0, False), (4 * S, True)])
 def test_the_coordinators_transactions_since_the_creation_count(began: int, is_known: bool, tmp_path: Path) -> None:
-    """Of those before, the records were in the deleted log."""
+    """The records of earlier transactions were in the deleted log."""
     steps: list[Step] = [
         ("t", 7, "ongoing", [("x", 0)], (began + 1, began + 1)),
         ("t", 7, "prepare-commit", [("x", 0)], (began + 2, began + 1)),

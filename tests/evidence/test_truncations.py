@@ -192,7 +192,7 @@ def test_a_timeline_of_server_logs_has_internal_topics_last(unpacked: Unpack, tm
 
 
 def test_the_longest_truncation_comes_first() -> None:
-    """As an old leader with all records and a follower that had one of them: their incident is named by the first."""
+    """An old leader had all records, and a follower one of them: their incident is named after the first."""
     events = [server_log(name, (8, LOADED % end), (9, CUT % 1)) for name, end in (("2", 2), ("1", 40), ("3", 3))]
     found = timeline(AFTER, events=events)
     sentences = [one.sentence.partition(" of ")[0] for one in truncations_in(found)]
@@ -292,7 +292,7 @@ def test_an_unclean_election_is_noted_if_the_broker_in_sync_returned_with_a_new_
 
 
 def test_a_leader_lost_nothing_in_a_term_if_it_began_the_next_one_above() -> None:
-    """As in ZooKeeper mode, where each broker that leaves the ISR begins a term, and no source has its first offset."""
+    """In ZooKeeper mode each broker that leaves the ISR begins a term, and no source has its first offset."""
     meta = metadata(
         (2, {"leader": 1, "isr": [1, 2]}),
         (3, {"leader": 1, "isr": [1]}),
