@@ -53,6 +53,13 @@ def test_losses_of_a_partition_that_lack_the_same_evidence_are_one_incident() ->
     ]
 
 
+def test_losses_of_a_partition_without_brokers_files_are_one_incident() -> None:
+    rows = [finding(f"lost-write/orders-0/{n}", first_offset=2 * n, last_offset=2 * n, count=1) for n in range(150)]
+    first, second = incidents_of([*rows, finding("lost-write/orders-1/0", count=3)], [])
+    assert (first.records, second.records) == (150, 3)
+    assert "orders-0 at offsets 0 to 298 in 150 ranges" in first.headline
+
+
 @pytest.mark.parametrize(
     ("rule", "first", "records"),
     [

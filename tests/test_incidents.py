@@ -181,11 +181,6 @@ def test_neighbouring_writes_lost_under_different_acks_are_findings_of_one_event
     assert incident.headline.startswith(f"{losses['count'].sum()} acknowledged writes were lost: orders-0 at offsets")
 
 
-def test_two_events_of_a_partition_stay_two_incidents() -> None:
-    rows = [finding(count=3), finding("lost-write/orders-0/1", first_offset=900, last_offset=903, count=4)]
-    assert [one.records for one in incidents_of(rows, [])] == [4, 3]
-
-
 def test_consequences_of_a_loss_belong_to_its_incident() -> None:
     loss, follows = finding(), finding("realtime-order/orders-0/0", related=["lost-write/orders-0/0"], count=9)
     alone = [finding(f"poll-skip/orders-0/{n}", count=2) for n in range(3)]

@@ -12,7 +12,7 @@ joins these:
 - records that a group missed, or committed offsets that a member moved back, for the same cause at the same time, in
   one partition or in several;
 - commits that `__consumer_offsets` lost, and the truncation of that log;
-- lost writes of one partition with an unknown cause and the same missing evidence;
+- lost writes of one partition with an unknown cause and the same missing evidence, as without brokers' files;
 - other breaches of one rule in one partition, with the same cause;
 - other findings of one rule that the configuration permits, or notes, in one partition or in several.
 
@@ -189,12 +189,18 @@ def _size(group: _Group) -> int:
 
 
 def _join_by_missing_evidence(groups: Iterable[_Group]) -> list[_Group]:
-    """Joins losses of one partition and severity with an unknown cause and the same missing evidence."""
+    """Joins losses of one partition and severity with an unknown cause and the same missing evidence.
+
+    Without brokers' files a loss has no explanation: all evidence is missing.
+    """
     out: dict[Any, _Group] = {}
     for group in groups:
         undecided = [one for one in group.explanations if one.missing and not one.readings]
         missing = {(one.lost.name, one.missing) for one in undecided if one.lost is not None}
-        severities = frozenset(one.severity for one in group.findings.values() if one.rule in LOSSES)
+        losses = [one for one in group.findings.values() if one.rule in LOSSES]
+        if not group.explanations:
+            missing = {(LostRange.of(one).name, ()) for one in losses}
+        severities = frozenset(one.severity for one in losses)
         key = (severities, missing.pop()) if len(missing) == 1 else id(group)
         if key in out:
             out[key].add(group)
