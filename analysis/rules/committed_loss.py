@@ -54,7 +54,7 @@ def committed_absent(p: Partition) -> Iterator[Result]:
     had returned with an older copy of its log, so that its checkpointed high watermark was that of another log.
     Unknown when: No high watermark in the broker's log is above the records, and a leader may have been elected from
     outside of the ISR, or had just started: it may have lost its tail. The partition has more than 100 truncations. The
-    topic is compacted: compaction may have removed the records before.
+    topic is compacted: compaction may have removed the records before. All offsets may have been transaction markers.
     """
     if p.timeline is None:
         return
@@ -72,6 +72,10 @@ def committed_absent(p: Partition) -> Iterator[Result]:
         if p.settings.is_compacted(p.topic):
             yield Unknown(f"compaction may have removed {committed} of {p.name} before their truncation")
             continue
+        least = _least_records(p.timeline.replica_logs, one)
+        if least < 1:
+            yield Unknown(f"whether {committed} of {p.name} had records, or only transaction markers")
+            continue
         part = "which" if committed == truncated else f"of which {committed}"
         yield finding(
             p,
@@ -79,10 +83,24 @@ def committed_absent(p: Partition) -> Iterator[Result]:
             f" was {one.mark.offset}",
             (one.first, one.last),
             [_evidence(one.mark.fact), _evidence(one.cut.fact)],
-            count=one.last - one.first + 1,
+            count=least,
             values=_values(p.timeline.replica_logs, one),
             brokers=[one.cut.broker],
         )
+
+
+def _least_records(logs: ReplicaLogs, lost: CommittedRemoval) -> int:
+    """The least number of records at the lost offsets, as some may be those of transaction markers.
+
+    Each marker ends a transaction with a record before it: at these offsets, or below them in an open transaction.
+    """
+    offsets = lost.last - lost.first + 1
+    transactional = logs.batches.filter(pl.col("transactional"), snapshot=logs.last).sort("base_offset")
+    below = (
+        transactional.filter(pl.col("last_offset") < lost.first).group_by("producer_id").agg(pl.col("control").last())
+    )
+    open_count = len(below.filter(~pl.col("control")))
+    return (offsets - open_count + 1) // 2 if len(transactional) else offsets
 
 
 def _values(logs: ReplicaLogs, lost: CommittedRemoval) -> list[str]:

@@ -84,6 +84,29 @@ def test_the_high_watermark_is_that_of_the_truncated_log(lines, expected) -> Non
 
 
 @pytest.mark.parametrize(
+    ("control", "high_watermark", "expected"),
+    [
+        ([True], 30, [(1, 29, 15)]),  # 14 transactions may have ended, each with one record
+        ([True], 2, [(1, 1, 1)]),
+        ([False], 30, [(1, 29, 14)]),
+        ([False], 2, []),  # it may be the marker of the open transaction
+    ],
+)
+def test_some_offsets_may_have_transaction_markers(control, high_watermark, expected) -> None:
+    """Offset 0 has a marker, or the record of an open transaction."""
+    of_transaction = {
+        "transactional": pl.col("base_offset") == 0,
+        "control": pl.lit(*control),
+        "producer_id": pl.lit(7),
+    }
+    tables = {**AFTER, "batches": AFTER["batches"].with_columns(**of_transaction)}
+    found = judged((8, LOADED % 40), (8, MARK % high_watermark), (9, CUT % 1), tables=tables)
+    assert offsets(found) == expected
+    text = "whether offset 1 of orders-0 had records, or only transaction markers"
+    assert [*found.unknowns] == ([] if expected else [text])
+
+
+@pytest.mark.parametrize(
     ("truncated", "of_2", "expected"),
     [
         (10, [], []),
