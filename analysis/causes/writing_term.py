@@ -203,17 +203,26 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
         return (
             is_process_dead(timeline, broker, since, until)
             or (was_dead_at_election and broker not in have_led_since)
-            or (broker == term.leader and _had_present_record(timeline, term, lost))
+            or (broker == term.leader and _had_present_record(timeline, term, newest, lost))
         )
 
     return newest if term.leader in others and all(map(is_out, others)) else None
 
 
-def _had_present_record(timeline: Timeline, term: Term, lost: Lost) -> bool:
-    """Whether the leader of a term had, all the time, the record that is at the first lost offset now."""
+def _had_present_record(timeline: Timeline, term: Term, newest: Term, lost: Lost) -> bool:
+    """Whether the leader of a term had, all the time, the record that is at the first lost offset now.
+
+    It wrote one record there if it did not start again before a later term began. No process leads after that in a term
+    that began before it started.
+    """
     present = timeline.replica_logs.last_records.filter(offset=lost.first, leader_epoch=term.epoch)["value"]
     acknowledged = [time for value, time in lost.earlier if value in present]
-    return bool(timeline.starts_and_loads(term.leader)) and _held_another(timeline, term, acknowledged, lost)
+    began = term.claims.get(term.leader or "")
+    if not timeline.starts_and_loads(term.leader):
+        return False
+    if len(present) and began is not None and not timeline.starts_and_loads(term.leader, began, newest.when + SECOND):
+        return True
+    return _held_another(timeline, term, acknowledged, lost)
 
 
 def _begins_above(term: Term, lost: Lost) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import polars as pl
+import pytest
 from logjudge.analysis.causes import explain_loss
 from logjudge.analysis.causes.leader_change import find_leader_change
 
 from .replica_texts import epochs, logs
-from .timelines import BEGAN, LOADED, SECOND, fault, lost, metadata, server_log, timeline
+from .timelines import BEGAN, BOOT, LOADED, SECOND, fault, lost, metadata, server_log, timeline
 
 THREE = {"replicas": ("1", "2", "3")}
 UNCLEAN = {"leaderRecoveryState": 1}
@@ -46,3 +47,18 @@ def test_a_later_term_may_have_no_time():
     found = timeline(tables, meta=metadata(*changes), events=[undated])
     assert found.terms[2].time is None
     assert explain_loss(found, lost()).cause == "unclean-election"
+
+
+@pytest.mark.parametrize(("restarted", "cause"), [((), "unclean-election"), (((3, BOOT), (3, LOADED % 1)), "unknown")])
+def test_a_paused_leader_did_not_acknowledge_records_where_it_wrote_others_in_its_epoch(restarted, cause):
+    """Broker 1 pauses in epoch 0. Broker 2 leads, alone. Broker 1 wakes, writes x, and is elected uncleanly.
+
+    If it started again in epoch 0, it may have lost the records, and have written x later.
+    """
+    changes = (6, {"leader": 2, "isr": [2]}), (9, {"leader": -1}), (11, {"leader": 1, "isr": [1], **UNCLEAN})
+    of_1 = ((0, BOOT), (0, LOADED % 0), (1, BEGAN % (1, 0, 0, 0, "1,2")), *restarted, (11, BEGAN % (1, 3, 2, 3, "1")))
+    events = [server_log("1", *of_1), server_log("2", (6, BEGAN % (2, 1, 1, 1, "2")), (13, BOOT), (13, LOADED % 2))]
+    faults = [fault("pause", "1", 5), fault("kill", "2", 9), fault("restart", "2", 13)]
+    tables = {**logs("1: 0a 1x 2y@3\n2: 0a 1x 2y@3"), "epochs": epochs(("1", 0, 0), ("1", 3, 2))}
+    found = timeline(tables, meta=metadata(*changes), events=events, faults=faults, leader="1")
+    assert explain_loss(found, lost(at=8)).cause == cause
