@@ -227,6 +227,7 @@ def _parts(recorded: Recorded, generations: list[TopicGeneration]) -> list[Part]
         out.append(part)
     _note_ambiguous(recorded.topic, out, positions, unassigned_sends, unassigned_reads)
     observed_parts = [part for part in out if _is_observed(part, len(out))] or out[-1:]
+    observed_parts[-1].ambiguous = out[-1].ambiguous  # also if only ambiguous sends may be of the last generation
     return [replace(part, generation=replace(part.generation, count=len(observed_parts))) for part in observed_parts]
 
 
@@ -290,7 +291,7 @@ def _shared_of(recorded: Recorded, generations: Sequence[TopicGeneration], posit
 def _note_ambiguous(
     topic: str, parts: list[Part], positions: Mapping[str, pl.Series], unassigned_sends: int, unassigned_reads: int
 ) -> None:
-    """Adds the evidence that could not be assigned to a generation to each part that exists at the end."""
+    """Adds the evidence that could not be assigned to a generation to the last part, logs to each part."""
     between = f"of {topic} overlapped its deletion or creation, so the topic id is not known"
     if any(part.generation.deleted == ANY_TIME for part in parts):
         undated = "which has no time on the history's clock (no started_at, time of a snapshot, or time zone of logs)"
@@ -305,6 +306,5 @@ def _note_ambiguous(
     if unassigned_logs:
         left_out = f"brokers' logs of {topic} without a topic id or time were left out"
         ambiguous.append(("batches", f"{left_out}, because their generation is not known"))
-    for part in parts:
-        if part.generation.deleted is None or unassigned_logs:
-            part.ambiguous += ambiguous
+    for part in parts if unassigned_logs else parts[-1:]:
+        part.ambiguous += ambiguous

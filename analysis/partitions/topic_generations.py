@@ -189,7 +189,10 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
         possible = [
             number
             for number, (begun, ended) in enumerate(lifetimes(found))
-            if found[number].topic_id is None and begun.earliest <= time <= ended.latest
+            if found[number].topic_id is None
+            and begun.earliest <= time <= ended.latest
+            # After a certain deletion at an unknown time, the copy at the end is of another topic.
+            and not (time == MAX_INT64 and found[number].deleted and found[number].is_deletion_certain)
         ]
         if len(possible) == 1 and not _has_id(found, topic_id):
             found[possible[0]] = replace(found[possible[0]], topic_id=topic_id)
@@ -198,7 +201,8 @@ def _with_ids(found: list[TopicGeneration], copies: Sequence[TopicCopy]) -> list
     if len(found) == 1 and found[0].deleted is None:
         return _generations_of_copies(found[0], copies)
     last = found[-1]
-    if final and last.deleted is not None and last.topic_id and not _has_id(found, final):
+    has_another = last.topic_id or (last.deleted == ANY_TIME and last.is_deletion_certain)
+    if final and last.deleted is not None and has_another and not _has_id(found, final):
         return [*found[:-1], replace(last, is_deletion_certain=True), TopicGeneration(topic_id=final)]
     return found
 

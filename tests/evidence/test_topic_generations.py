@@ -25,7 +25,17 @@ from logjudge.analysis.partitions.topic_generations import (
 from logjudge.histories.evidence.server_log import parse_log
 from logjudge.histories.evidence.tables import FINAL, LOCATION, LOG_EVENTS, METADATA, PROPERTIES
 from logjudge.histories.settings import Settings
-from logjudge.histories.tables import CONTEXT, MARKS, MAX_INT64, MIN_INT64, READS, SENDS, complete, without_key
+from logjudge.histories.tables import (
+    CONTEXT,
+    MARKS,
+    MAX_INT64,
+    MIN_INT64,
+    OBSERVED,
+    READS,
+    SENDS,
+    complete,
+    without_key,
+)
 
 S = 1_000_000_000
 OLD, NEW = "J0DgbTaRRgumsVCtWMRZBg", "lnugIDh2Sk6s2r7gl-dRIw"
@@ -61,6 +71,7 @@ AT_END = copy(NEW, MAX_INT64)
         ([], [copy(OLD, 9 * S), AT_END], [(OLD, Span(9 * S, MAX_INT64), True), (NEW, None, True)]),
         ([], [copy(OLD, None), AT_END], [(OLD, Span(MIN_INT64, MAX_INT64), True), (NEW, None, True)]),
         ([], [copy(OLD, 9 * S), copy(OLD, MAX_INT64)], [(OLD, None, True)]),
+        ([TopicChange(DELETE, ANY_TIME)], [AT_END], [(None, ANY_TIME, True), (NEW, None, True)]),
     ],
 )
 def test_generations(faults, copies, expected):
@@ -151,6 +162,19 @@ def test_another_record_shows_no_generation_if_two_copies_alone_show_a_deletion(
     between_copies = generations_of([], [], [copy(OLD, 9 * S), copy(NEW, 16 * S)], False)
     expected = [(0, None, False), (1, None, False)]
     assert split_send(between_copies, 1, "b", [(0, 1, "c")]) == (expected, True)
+
+
+def test_a_send_that_may_be_of_an_unobserved_generation_leaves_the_observed_one_unknown():
+    """Nothing else shows the topic that was created again, so only the deleted one is judged."""
+    tables = {name: pl.DataFrame(schema=without_key(schema)) for name, schema in OBSERVED.items()}
+    rows = ((1, "a", 1 * S, 2 * S), (None, "b", 9 * S, 17 * S))
+    about = {"process": "p", "outcome": "ok", "at": 1, "invoked_at": 0, "acknowledged": True, "index": 0, "txn": False}
+    sends = [{**about, "offset": o, "value": v, "invoked": begun, "completed": end} for o, v, begun, end in rows]
+    tables["sends"] = pl.DataFrame(sends, schema=tables["sends"].schema)
+    common = Common(Settings(), pl.DataFrame(schema=CONTEXT), pl.DataFrame(), {})
+    [part] = generation_parts._parts(generation_parts.Recorded("orders", tables, common), GENERATIONS)
+    assert part.generation.number == 1
+    assert [kind for kind, _ in part.ambiguous] == ["acknowledged"]
 
 
 def split_send(generations, offset, value, logs):
