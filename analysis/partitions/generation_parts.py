@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from ...histories.evidence.clock import Clock, process_starts
+from ...histories.evidence.clock import QUARTER_MS, Clock, process_starts
 from ...histories.evidence.tables import FINAL
 from ...histories.tables import MAX_INT64, OBSERVED
 from ..extremes import greatest, least
@@ -16,7 +16,7 @@ from ..timelines.facts import MS
 from ..wording import plural
 from .broker_clocks import ahead_of_elections, clocks_by_elections, lines_of_elections
 from .common import Common, Frames, evidence_in
-from .generation_split import Part, copy_positions, positions_of_records, split_observed
+from .generation_split import MAX_DELETION_NS, Part, copy_positions, positions_of_records, split_observed
 from .marks import IS_LOG_END
 from .topic_generations import (
     ANY_TIME,
@@ -37,6 +37,7 @@ BY_TIME = ("metadata", "log_events")
 DELETION = "topic-deletion"
 DELETION_LINES = (DELETION, "topic-deleted")  # by which a controller before KRaft begins and completes a deletion
 LOGS = ("records", "batches", "segments")
+MAX_CREATION_MS = 60_000  # from the request to create a topic to the logs of its partitions
 MAX_ZONE_NS = 14 * 3_600_000_000_000  # by which a time zone differs from UTC
 _LOGGED_ID = pl.col("fields").str.json_path_match("$.topic_id")
 
@@ -256,14 +257,15 @@ def _positions_of_evidence(recorded: Recorded, generations: list[TopicGeneration
         time = recorded.nanoseconds(pl.col("time"))
         out["metadata"] = positions_of_records(tables["metadata"], generations, time, pl.col("topic_id"))
     if "log_events" in tables:
-        time = _time_of_log_line(recorded)
+        clocks = _clocks_by_new_logs(recorded, generations)
+        time = _time_of_log_line(recorded, clocks)
         out["log_events"] = positions_of_records(tables["log_events"], generations, time, _LOGGED_ID)
     return out
 
 
-def _time_of_log_line(recorded: Recorded) -> pl.Expr:
+def _time_of_log_line(recorded: Recorded, clocks: Mapping[str, Clock] | None = None) -> pl.Expr:
     """The time of a line in a broker's log (ns), by the history's clock."""
-    ahead = {name: clock.offset for name, clock in _clocks(recorded).items()}  # ms
+    ahead = {name: clock.offset for name, clock in (clocks or _clocks(recorded)).items()}  # ms
     offset = pl.col("broker").replace_strict(ahead, default=0, return_dtype=pl.Int64) if ahead else 0
     return recorded.nanoseconds(pl.col("time") - offset)
 
@@ -276,6 +278,25 @@ def _clocks(recorded: Recorded) -> Mapping[str, Clock]:
     elections = [lines_of_elections(lines.filter(topic_id=id_), metadata.filter(topic_id=id_)) for id_ in ids]
     ahead = ahead_of_elections(pl.concat(elections)) if elections else {}
     return clocks_by_elections(recorded.common.clocks, ahead)
+
+
+def _clocks_by_new_logs(recorded: Recorded, generations: Sequence[TopicGeneration]) -> Mapping[str, Clock]:
+    """The brokers' clocks. A broker that created a log for each generation did so soon after the topic was created,
+    which shows its time zone if nothing else bounds its clock.
+    """
+    clocks, created = dict(_clocks(recorded)), generations[-1].created
+    if created is None or created.latest - created.earliest > MAX_DELETION_NS:
+        return clocks
+    lines = evidence_in(recorded.tables, "log_events").filter(kind="created").drop_nulls("time")
+    new_logs = lines.group_by("broker").agg(pl.col("time").n_unique(), last=recorded.nanoseconds(pl.col("time").max()))
+    for broker, count, last in new_logs.iter_rows():
+        late = (last - created.earliest) // MS
+        zone = round(late / QUARTER_MS) * QUARTER_MS
+        clock = clocks.get(broker, Clock(broker))
+        is_unbounded = clock.low is None and not clock.by_records
+        if is_unbounded and count == len(generations) and abs(late - zone) <= MAX_CREATION_MS:
+            clocks[broker] = replace(clock, offset=zone)
+    return clocks
 
 
 def _shared_of(recorded: Recorded, generations: Sequence[TopicGeneration], position: int) -> Frames:

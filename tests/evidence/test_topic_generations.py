@@ -308,6 +308,19 @@ def test_a_line_in_another_time_zone_is_of_the_generation_that_elections_show():
     assert generation_parts._positions_of_evidence(recorded, generations)["log_events"].to_list() == [0, 1, 0, 1]
 
 
+@pytest.mark.parametrize(("second", "positions"), [(21_000, [0, 1, 0, 1]), (None, [0, 0, 0])])
+def test_a_line_in_another_time_zone_is_of_the_generation_that_new_logs_show(second, positions):
+    """Broker 1 logs 9:30 hours behind. It creates a log for each generation, unless it lacks the second one."""
+    zone, key = -34_200_000, {"snapshot": FINAL, "broker": "1", "file": "x"}
+    created = [{**key, "kind": "created", "time": zone + at} for at in (1_000, second) if at is not None]
+    lines = [*created, *({**key, "kind": "truncated", "time": zone + at} for at in (10_000, 30_000))]
+    tables = {"log_events": complete(pl.DataFrame(lines).with_columns(fields=pl.lit("{}")), {**LOCATION, **LOG_EVENTS})}
+    common = Common(Settings(), pl.DataFrame(schema=CONTEXT), pl.DataFrame(), {})
+    generations = [TopicGeneration(1, None, Span(20 * S, 20 * S)), TopicGeneration(2, Span(20 * S, 21 * S))]
+    recorded = generation_parts.Recorded("orders", tables, common)
+    assert generation_parts._positions_of_evidence(recorded, generations)["log_events"].to_list() == positions
+
+
 STARTED = "[2026-11-28 09:13:%s] INFO Registered `kafka:type=kafka.Log4jController` MBean (kafka.utils.X)\n"
 
 
