@@ -92,7 +92,9 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.when for fact in dated(short)), default=None)
-    if unknown := _missing_of_stop(timeline, broker, lost, short, MAX_INT64 if loaded is None else loaded):
+    # A broker loads its log when it has seen that it was elected.
+    started = min((fact.when for fact in dated(short) if fact.kind == "loaded"), default=loaded)
+    if unknown := _missing_of_stop(timeline, broker, lost, short, MAX_INT64 if started is None else started):
         return needs(unknown)
     # An unclean election may have made it leader with its short log before, in an epoch without records: that leaves no
     # trace in leader-epoch-checkpoint.
