@@ -62,7 +62,7 @@ def parts_of(recorded: Recorded) -> tuple[list[Part], list[Part]] | None:
     found = _generations(recorded)
     if not _has_deletion(found):
         return None
-    found = _with_unrecorded(found, recorded.tables)
+    found = _with_unrecorded(found, recorded)
     certain = _without_uncertain_deletions(found)
     if len(certain) == len(found) and certain[-1] == found[-1]:
         return _parts(recorded, found), []
@@ -180,11 +180,12 @@ def _has_deletion(found: Sequence[TopicGeneration]) -> bool:
     return len(found) > 1 or found[0].deleted is not None
 
 
-def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[TopicGeneration]:
-    """The generations, and one more if a client wrote, or requested the end offset, after the last deletion: then a
-    broker auto-created the topic. Offsets that continue those of the deleted log were acknowledged late.
+def _with_unrecorded(found: list[TopicGeneration], recorded: Recorded) -> list[TopicGeneration]:
+    """The generations, and one more if a client wrote, or requested the end offset, after the last deletion, or a
+    broker created a log: the topic was created again. Offsets that continue those of the deleted log were acknowledged
+    late.
     """
-    last = found[-1]
+    last, tables = found[-1], recorded.tables
     if last.deleted is None:
         return found
     gone = last.deleted.latest if last.deleted.latest < MAX_INT64 else last.deleted.earliest
@@ -193,7 +194,9 @@ def _with_unrecorded(found: list[TopicGeneration], tables: Frames) -> list[Topic
     later = least(sends.filter(after)["offset"], None)
     is_continued = later is not None and later > greatest(sends.filter(~after)["offset"], later)
     requests = tables["marks"].filter(IS_LOG_END & after)
-    if len(requests) or (later is not None and not is_continued):
+    created = evidence_in(tables, "log_events").filter(kind="created").filter(_time_of_log_line(recorded) >= gone)
+    has_new_log = last.deleted != ANY_TIME and len(created) > 0
+    if len(requests) or has_new_log or (later is not None and not is_continued):
         return [*found, TopicGeneration(number=last.number + 1)]
     return found
 

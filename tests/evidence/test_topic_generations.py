@@ -246,6 +246,20 @@ def test_a_controller_before_kraft_logs_deletions(lines, deleted):
         assert generation_parts.topics_with_deletions(["x"], common) == ({"x"} if deleted else set())
 
 
+@pytest.mark.parametrize(("at", "number"), [(5, 1), (20, 2)])
+def test_a_new_log_after_a_deletion_is_of_another_topic(at, number):
+    """No client is recorded, so only the brokers show that the topic exists again."""
+    events = parse_log(f"{BEGUN % 10}\n{ENDED % 14}").with_columns(broker=pl.lit("3"), snapshot=pl.lit(FINAL))
+    lines = [{"snapshot": FINAL, "broker": "1", "kind": "created", "time": at * 1000, "fields": "{}"}]
+    tables = {name: pl.DataFrame(schema=without_key(schema)) for name, schema in OBSERVED.items()}
+    tables["log_events"] = complete(pl.DataFrame(lines), {**LOCATION, **LOG_EVENTS})
+    shared = {"log_events": complete(events, {**LOCATION, **LOG_EVENTS})}
+    settings = Settings(config={"started_at": "1970-01-01T00:00:00Z"})
+    common = Common(settings, pl.DataFrame(schema=CONTEXT), pl.DataFrame(), shared)
+    [part], _ = generation_parts.parts_of(generation_parts.Recorded("x", tables, common))
+    assert part.generation.number == number
+
+
 # A broker lost its disk with the metadata log, and its restart created the topic automatically.
 LED_TWICE = """\
 [2026-11-28 09:13:29,997] INFO [Broker id=1] Leader orders-0 with topic id Some(nxOfKAKVTxiNnlASg3nU0g) starts at \
