@@ -92,7 +92,7 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
             "(its server.log, a snapshot, or the offset at which it led again)"
         )
     loaded = min((fact.when for fact in dated(short)), default=None)
-    # A broker loads its log when it has seen that it was elected.
+    # A broker may be elected before it loads its log.
     started = min((fact.when for fact in dated(short) if fact.kind == "loaded"), default=loaded)
     if unknown := _missing_of_stop(timeline, broker, lost, short, MAX_INT64 if started is None else started):
         return needs(unknown)
