@@ -72,3 +72,17 @@ def test_the_invocation_of_a_completion_may_be_the_unreadable_line(tmp_path: Pat
     """Then no other line is missing."""
     events = [{**event, "f": "sned"} if event is SENT_LAST else event for event in MISSED.events]
     assert _verdict(History(events, MISSED.config), tmp_path) == "invalid"
+
+
+def test_a_poll_may_be_missing_beside_completions_without_an_invocation(tmp_path: Path) -> None:
+    """The final reader may have returned what it seems to have passed over."""
+    text = "p:a@0 p:b@1 q:e@2 c:<a@0 c:<b@1 c:<e@2 end=3 final:assign=0 final:<a@0 {} final:<e@2"
+    whole, skipped = parse(text.format("final:<b@1")), parse(text.format(""))
+    cut = History([event for event in skipped.events if event != _first_of(skipped, "q")], skipped.config)
+    for history, expected in ((whole, "valid"), (skipped, "invalid"), (cut, "unknown")):
+        rules = judge(history, tmp_path / expected).verdict["rules"]
+        assert [rules[rule]["verdict"] for rule in ("lost-write", "poll-skip")] == [expected] * 2
+
+
+def _first_of(history: History, process: str) -> object:
+    return next(event for event in history.events if event["process"] == process)

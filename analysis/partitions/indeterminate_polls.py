@@ -48,8 +48,8 @@ def has_left_out_lines(p: Observations) -> bool:
 
 @once
 def may_lack_operations(p: Observations) -> bool:
-    """Whether both lines of an operation may be unreadable, so that nothing is known of it."""
-    return _number_of(p, "unreadable") >= 2
+    """Whether both lines of an operation may be missing, so that nothing is known of it."""
+    return _number_of(p, "unreadable") >= 2 or _has_lone_completions(p)
 
 
 @once
@@ -58,9 +58,12 @@ def lacks_lines(p: Observations) -> str:
     recorded = p.context.filter(kind="events")["process"]
     if silent := [name for name in p.settings.final_readers() if name not in recorded]:
         return f"run.json names the final reads of {some(silent)}, and the history has no event of it"
-    if _number_of(p, "lone completions") > _number_of(p, "unreadable"):
-        return "the history has completions without an invocation"
-    return ""
+    return "the history has completions without an invocation" if _has_lone_completions(p) else ""
+
+
+def _has_lone_completions(p: Observations) -> bool:
+    """Whether more completions lack their invocation than lines could not be read, so that lines are missing."""
+    return _number_of(p, "lone completions") > _number_of(p, "unreadable")
 
 
 def _number_of(p: Observations, kind: str) -> int:

@@ -62,8 +62,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Under acks=1 a loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1
     accepts it.
     Unknown when: The run has no final reads, or one of these may explain the absence:
-    - A poll without a known outcome may have read the value. So may a missing poll, if two lines of the history could
-      not be read.
+    - A poll without a known outcome may have read the value. So may a missing poll, if the history has completions
+      without an invocation, or if two of its lines could not be read.
     - An open transaction may hide it from read_committed final reads, unless the brokers' last logs lack it.
     - A deletion that is not certain may have removed it: its outcome is unknown, it goes beyond the log's end, later
       reads contradict it, or it overlaps the first sign of a truncation.

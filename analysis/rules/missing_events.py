@@ -16,10 +16,10 @@ from .consumer_groups import Group
 
 def reason_for_missing_events(p: Partition, group: Group) -> str:
     """The sign that events of the members are missing, as a clause; empty without one."""
-    if may_lack_operations(p):
-        return f"lines that may be of {group} could not be read"
     if reason := lacks_lines(p):
         return f"{reason}, so lines of {group} may be missing"
+    if may_lack_operations(p):
+        return f"lines that may be of {group} could not be read"
     if late := _polled_before_assignment(p, group) if group.id else []:
         return f"{some(late)} of {group} polled {p.name} before any recorded assignment: were earlier lines lost?"
     return ""

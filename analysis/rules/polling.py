@@ -59,8 +59,9 @@ def poll_skip(p: Partition) -> Iterator[Result]:
     consumers, visible at its isolation level, and not legally absent.
     Not a breach: The offsets are those of markers, of aborted transactions, of records that a truncation removed, or of
     records that may have been compacted or deleted by then. Permitted: the consumer's group was rebalanced in between.
-    Unknown when: A poll of the same consumer without a known outcome may have returned the records. Two or more lines
-    of the history could not be read: they may be those of a poll. The two polls were open at once.
+    Unknown when: A poll of the same consumer without a known outcome may have returned the records. Lines of a poll may
+    be missing: the history has completions without an invocation, or two of its lines could not be read. The two polls
+    were open at once.
     In Jepsen histories: A poll begins more than one value after the last value of the process's latest ok poll.
     Permitted in a history with subscriptions. Unknown if a line was left out.
     """
@@ -113,8 +114,8 @@ def nonmonotonic_poll(p: Partition) -> Iterator[Result]:
     the loss.
     Not a breach: A revocation, or an assignment without offsets, clears the position. Permitted: the consumer's group
     was rebalanced in between.
-    Unknown when: Two or more lines of the history could not be read: they may be those of a seek or an assignment. The
-    two polls were open at once, as if several consumers had one name.
+    Unknown when: Lines of a seek or an assignment may be missing: the history has completions without an invocation, or
+    two of its lines could not be read. The two polls were open at once, as if several consumers had one name.
     In Jepsen histories: A poll begins before the last value of the process's latest ok poll, or repeats it. An
     assignment or subscription without the key clears the position, and so does one with :seek-to-beginning?. Permitted
     in a history with subscriptions. Unknown if a line was left out.
@@ -222,7 +223,7 @@ def _steps_back(p: Partition, is_within_poll: bool) -> Iterator[Result]:
 def _doubt(p: Partition, row: Row) -> Unknown | None:
     """Why a poll may not have followed the one before it, or something came between them; None if neither is so."""
     if may_lack_operations(p):
-        return Unknown(f"lines that may be of {row['process']} could not be read")
+        return Unknown(f"lines that may be of {row['process']} are missing or could not be read")
     if row["previous_completed"] is not None and row["invoked"] < row["previous_completed"]:
         return Unknown(f"{row['process']} had two polls of {p.name} open at once")
     return None

@@ -86,7 +86,7 @@ def borders_of(
 def _can_be_condensed(topic: str, facts: Sequence[RangeFacts], rest: Rows, common: Common) -> bool:
     """Whether the partition has only what the module's docstring allows, as far as its facts show it."""
     settings = common.settings
-    if (common.context["kind"] == "unreadable").any():
+    if common.context["kind"].is_in(["unreadable", "lone completions"]).any():
         return False  # which operations may be missing depends on all reads
     if not only_grows(rest, common) or common.unplaced.filter("txn", topic=topic).height:
         return False
