@@ -244,6 +244,23 @@ def is_displaced(twin: Any, send: Send) -> bool:
     return any(read.offset == send.offset for read in final_reads)
 
 
+def may_be_compacted_below(twin: Any, send: Send) -> bool:
+    """May an earlier attempt have written it at an offset without a known record, where a later record replaced it?"""
+    is_idempotent = twin.setting_of(send.process, "enable.idempotence") is True
+    offset = twin.offset_of(send.value)
+    if not twin.compacts() or is_idempotent or offset is None or send.key is None:
+        return False
+    if twin.final and send.value in twin.final["values"]:
+        return False
+    placed = [one for one in twin.acked if one.done <= send.begun and twin.offset_of(one.value) is not None]
+    before = [twin.offset_of(one.value) for one in placed if not was_truncated(twin, one)]
+    reached = max(before, default=twin.start - 1)
+    others = [one for one in twin.sends if one.key == send.key and one is not send and one.outcome != "fail"]
+    places = [twin.offset_of(other.value) for other in others]
+    is_replaced = any(place is None or place > reached for place in places)
+    return is_replaced and bool({*range(reached + 1, offset)} - {*twin.values_by_offset()})
+
+
 def truncated_offsets(twin: Any) -> set[int]:
     """The offsets of gone sends that a truncation removed."""
     signs = was_truncated, is_displaced

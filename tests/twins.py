@@ -301,7 +301,8 @@ class Twin:
         moves += [op.done for op, _, start in self.ends if start]
         named = self.assumed and any(positions_set_by(self.ops, "final"))
         named = named or (offset is not None and self.final is not None and offset < self.final["begin"])
-        return self.possible_start > (offset or 0) and (named or any(send.begun <= done for done in moves))
+        moved = self.possible_start > (offset or 0) and (named or any(send.begun <= done for done in moves))
+        return moved or twin_events.may_be_compacted_below(self, send)
 
     def _identity(self) -> Iterator[Breach]:
         places: dict[str, set[int]] = {}

@@ -11,6 +11,7 @@ from ..replicas.replica_logs import ReplicaLogs
 from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
+from .earlier_attempts import may_be_compacted_below
 from .early_compactions import are_held_by_writers, compacted_first, last_write_before
 from .later_epochs import began_of_later_epoch, with_other_value
 from .partition import Offsets, Partition, once
@@ -78,7 +79,7 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     if sends.select(deleted_first.any()).item():
         began = began_of_later_epoch(p, sends).fill_null(MAX_INT64)
         maybe_removed |= (deleted_first & (passed < began)).fill_null(False)
-    maybe_removed |= pl.lit(_are_below_a_start(p, sends))
+    maybe_removed |= pl.lit(_are_below_a_start(p, sends) | may_be_compacted_below(p, sends))
     if p.timeline is not None and p.timeline.log_starts and not _are_clocks_bounded(p.timeline):
         # The deletion was of an earlier record there, or the broker's clock is behind.
         maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_writers(p, sends))

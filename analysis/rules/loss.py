@@ -75,6 +75,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - A compacted log was truncated. Compaction may have removed it before, if a later record of its key had been sent,
       unless a log of its leader has it, or lines and checkpoints of the cleaners show that none had taken up both. Or
       it did so after the log came back, unless the offset's leader epoch in the last leader's log is later.
+    - On a compacted topic an earlier attempt to send the record may have written it below, at an offset without a known
+      record, where compaction removed it: the producer is not known to be idempotent, and its key has other records.
     In Jepsen histories: No ok operation read the value, its writer must have committed, and a later value was read.
     Unknown if a line was left out.
     """
