@@ -228,7 +228,10 @@ def _dead_since(timeline: Timeline, broker: str, at: int, has_leader: bool) -> i
 
 def _replacement_facts(timeline: Timeline, broker: str, lost: Lost, short: LogEnd, since: int) -> list[Fact]:
     """The facts that the log which a broker started with is not the one that it left; empty after a power failure."""
-    until = short.when
+    # What came after it led without the records did not lose them.
+    led = [term for term in dated(timeline.led_terms, lost.stored_at) if term.leader == broker]
+    led_without = [term.when for term in led if term.start is not None and term.start <= lost.first]
+    until = min([short.when, *led_without])
     if lost_power(timeline, broker, lost.stored_at, until):
         return []
     changed = dated(faults_on_records(timeline, broker, DISK_FAULTS, lost, None), since - 1, until)

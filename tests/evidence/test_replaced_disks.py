@@ -229,3 +229,14 @@ def test_the_last_replica_had_as_a_follower_what_acks_all_acknowledged(acks, cau
     logged = [server_log("1", (11, LOADED % 1)), server_log("2", (14, LOADED % 2), (15, CUT % 1))]
     faults = [fault(*end) for end in ends]
     assert later_leader(*changes, epochs_of_1=[(3, 1)], events=logged, faults=faults, acks=acks) == cause
+
+
+@pytest.mark.parametrize(("epoch", "start", "cause"), [(2, 1, "unknown"), (3, 2, "log-rolled-back")])
+def test_a_shutdown_after_it_led_without_the_records_proves_nothing(epoch, start, cause):
+    """Broker 2 leads in epoch 2 from `start`, is shut down, and then has a log that ends at 1."""
+    own = epochs(("2", 0, 0), ("2", 2, start), *([("2", 3, 1)] if epoch == 3 else []))
+    tables = {**logs(f"1: 0a 1x@{epoch}\n2: 0a 1x@{epoch}"), "epochs": own}
+    meta = metadata((3, {"leader": 1, "isr": [1, 2]}), (6, {"leader": 2, "isr": [2]}), (12, {"leader": 2, "isr": [2]}))
+    lines = server_log("2", (8, BOOT), (9, LOADED % 1))
+    found = explain_loss(timeline(tables, meta=meta, events=[lines], faults=[fault("shutdown", "2", 7)]), lost())
+    assert found.cause == cause
