@@ -9,7 +9,7 @@ from ..timelines.facts import SECOND, Fact, dated
 from ..timelines.terms import Term
 from ..timelines.timeline import Timeline
 from .cases import Lost
-from .outages import is_process_dead
+from .outages import is_paused, is_process_dead
 from .replica_history import facts_had_records, truncations
 
 
@@ -17,7 +17,7 @@ def epoch_of_records(timeline: Timeline, lost: Lost) -> int | None:
     """The leader epoch of the lost records; None if neither a truncation nor a log with the first one shows it."""
     if lost.epoch is not None:
         return lost.epoch
-    is_first = pl.col("value").is_in(list(lost.values[:1]))
+    is_first = pl.col("value").is_in(list(lost.values))
     return _only_epoch(timeline.replica_logs.records.filter(is_first, offset=lost.first))
 
 
@@ -30,8 +30,13 @@ def epoch_at_offset(timeline: Timeline, lost: Lost) -> int | None:
 
 
 def is_another(lost: Lost) -> pl.Expr:
-    """An expression on records: whether one is not among the lost ones."""
-    return ~pl.col("value").is_in(list(lost.values)) | pl.col("value").is_null()
+    """An expression on records at the first lost offset: whether one is not among the lost ones.
+
+    A tombstone is named by its offset, and logs do not name it.
+    """
+    names = {value.partition("#")[0] for value in lost.values}
+    is_tombstone = pl.col("value").is_null() & pl.col("control").is_null() & pl.lit(f"tombstone@{lost.first}" in names)
+    return ~(pl.col("value").is_in(list(lost.values)).fill_null(False) | is_tombstone)
 
 
 def _only_epoch(records: pl.DataFrame) -> int | None:
@@ -152,7 +157,12 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
         since = new.time
     started = timeline.starts_and_loads(stale.leader, since, acknowledged)
     over = min([acknowledged, *(time - 1 for time in started)])
-    return sent <= over and not has_learned and not is_process_dead(timeline, stale.leader or "", sent, over)
+    return sent <= over and not has_learned and not _is_stopped(timeline, stale.leader or "", sent, over)
+
+
+def _is_stopped(timeline: Timeline, broker: str, since: int, until: int) -> bool:
+    """Whether the process of a broker was dead or paused from one time to another (ns)."""
+    return is_process_dead(timeline, broker, since, until) or is_paused(timeline, broker, since, until)
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:
@@ -201,7 +211,7 @@ def _newer_term(timeline: Timeline, term: Term | None, lost: Lost, now: int | No
     def is_out(broker: str) -> bool:
         was_dead_at_election = is_process_dead(timeline, broker, newest.when - SECOND, newest.when)
         return (
-            is_process_dead(timeline, broker, since, until)
+            _is_stopped(timeline, broker, since, until)
             or (was_dead_at_election and broker not in have_led_since)
             or (broker == term.leader and _had_present_record(timeline, term, newest, lost))
         )

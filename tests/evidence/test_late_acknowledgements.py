@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from logjudge.analysis.causes import explain_loss
+from logjudge.analysis.causes.leader_change import find_leader_change
 from logjudge.analysis.causes.replica_history import facts_had_records
 
-from .replica_texts import logs
-from .timelines import BEGINS, CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
+from .replica_texts import joined, logs
+from .timelines import BEGINS, BOOT, CUT, LOADED, SECOND, epochs, fault, lost, metadata, server_log, timeline
 
 REGISTERED = {"brokerId": 2, "logDirs": "a"}
 FOLLOWS = (
@@ -44,6 +46,29 @@ def test_a_leader_that_restarted_after_its_replacement_acknowledges_nothing_in_i
     meta = metadata((4, {"leader": 2, "isr": [2]}))
     found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
     assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
+
+
+@pytest.mark.parametrize(("resumed", "cause"), [(9, "single-ack-failover"), (17, "unknown")])
+def test_a_paused_leader_acknowledges_nothing(resumed, cause):
+    """Broker 2 leads from 4 s. Broker 1 truncated what was acknowledged at 15 s, perhaps by itself."""
+    tables = {**logs("1: 0a\n2: 0a"), "epochs": epochs(("2", 0, 0), ("2", 1, 1))}
+    faults = (fault("pause", "1", 2), replace(fault("pause", "1", resumed), type="heal"))
+    meta = metadata((4, {"leader": 2, "isr": [2]}))
+    found = timeline(tables, None, meta, [server_log("1", (20, CUT % 1))], faults=faults)
+    assert explain_loss(found, lost(acks="1", first=2, last=2, values=("c",), at=15)).cause == cause
+
+
+@pytest.mark.parametrize(("offset", "acknowledged_by"), [(1, "2"), (2, "1")])
+def test_a_tombstone_in_the_log_of_the_new_leader_is_the_acknowledged_one(offset, acknowledged_by):
+    """Broker 2 leads from 4 s, and its copy has a tombstone at offset 1 that a later leader replaced."""
+    before = logs("2: 0a 1t@1 2c@1", "before")
+    before["records"] = before["records"].with_columns(pl.col("value").replace("t", None))
+    tables = {**joined(before, logs("1: 0a 1x@2 2y@2\n2: 0a 1x@2 2y@2")), "epochs": epochs(("2", 1, 1), ("1", 2, 1))}
+    meta = metadata((4, {"leader": 2, "isr": [1, 2]}), (18, {"leader": 1, "isr": [1]}))
+    about = {"snapshots": ("before", ""), "times": {"before": 17 * SECOND}}
+    found = timeline(tables, about, meta, [server_log("2", (1, BOOT))])
+    gone = lost(acks="1", first=1, last=1, values=(f"tombstone@{offset}",), at=15)
+    assert find_leader_change(found, gone).old.leader == acknowledged_by
 
 
 @pytest.mark.parametrize(
