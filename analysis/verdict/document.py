@@ -8,6 +8,7 @@ from typing import Any
 
 from ...histories.errors import shortened
 from ...histories.settings import ROLES, Settings
+from ...models.internal_topics import is_internal
 from ..figures import merge_figures
 from ..finding_order import worst_rows_first
 from ..incidents.joining import findings_in, incidents_of
@@ -113,8 +114,10 @@ def _span(results: Results) -> list[int] | None:
 def _totals(results: Results) -> dict[str, int]:
     totals = Counter({name: number for name, number in sorted(results.counts.items()) if name != "lines"})
     # A partition that only lines of brokers' logs name has a summary for its causes, but no rule could judge it.
-    judged = (summary for summary in results.summaries if summary["span"] or summary["evidence"])
-    totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in judged})
+    judged = [summary for summary in results.summaries if summary["span"] or summary["evidence"]]
+    # Internal topics only count if clients used them, or no other partition was recorded.
+    used = [summary for summary in judged if not is_internal(summary["topic"]) or summary["counts"]["records"]]
+    totals["partitions"] = len({(summary["topic"], summary["partition"]) for summary in used or judged})
     totals["quarantined"] = results.left_out
     for summary in results.summaries:
         totals.update(summary["counts"])

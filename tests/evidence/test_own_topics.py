@@ -41,6 +41,7 @@ def test_the_clients_records_need_no_replica_of_kafkas_own_topics(
     result = judged(with_commits(unpacked("clean-a"), tmp_path / "run", *brokers))
     assert result.verdict == "valid"
     assert result.rules["replica-divergence"]["verdict"] == "valid"
+    assert result.counts["partitions"] == 3
 
 
 def test_a_log_that_is_missing_by_its_own_folder_is_not_compared(unpacked: Unpack, tmp_path: Path) -> None:
