@@ -20,6 +20,7 @@ from ...histories.tables import MAX_INT64, MIN_INT64
 from ..extremes import greatest
 from ..replicas.replica_logs import is_of_copy
 from ..timelines.facts import MS, SECOND
+from ..timelines.timeline import Timeline
 from .absences import WRITTEN_BY, sends_above, sends_with_repeated_keys
 from .cleanup_policies import compacted_until
 from .later_epochs import began_of_later_epoch
@@ -40,8 +41,8 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
     """Whether compaction removed acknowledged sends before any sign of a truncation.
 
     sends: with the columns of `with_other_value` and `with_later_end`. Surely: a copy of a log that the cleaner had
-    passed lacks it. Perhaps: a later record of its key was sent before the truncation is known, no log of the leader
-    that wrote it still has it, and a cleaner may have run in between.
+    passed lacks it. Perhaps: a later record of its key was sent before the truncation is known, no logs of its
+    leaders still have it, and a cleaner may have run in between.
     """
     never = pl.repeat(False, len(sends), eager=True)
     if not p.settings.is_compacted(p.topic):
@@ -64,7 +65,7 @@ def compacted_first(p: Partition, sends: pl.DataFrame) -> Compacted:
     is_replaced = pl.col("replaced_since") < known_at_latest
     perhaps = dated.select((is_replaced | (pl.col("expired") < known)).fill_null(False)).to_series()
     if perhaps.any():
-        held = held_by_writers_until(p, sends)
+        held = held_by_leaders_until(p, sends)
         perhaps &= ~surely & ~are_held(held, dated.select(known_at_latest).to_series())
         if (cleanings := _cleanings(p)) is not None:
             above, others = pl.col("sent_above"), pl.min_horizontal("unplaced", "expired")
@@ -177,9 +178,12 @@ def _are_reached(sends: pl.DataFrame, cleanings: list[tuple[int, int]]) -> pl.Se
     return pl.Series(reached)
 
 
-def are_held_by_writers(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """Whether a log of the leader that wrote a record has it, in a copy from after what may have removed it."""
-    return are_held(held_by_writers_until(p, sends), last_write_before(p, sends))
+def are_held_by_leaders(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """Whether the logs of the leaders before a truncation have a record, in copies from after what may have removed it.
+
+    See held_by_leaders_until.
+    """
+    return are_held(held_by_leaders_until(p, sends), last_write_before(p, sends))
 
 
 def are_held(held_until: pl.Series, until: pl.Series) -> pl.Series:
@@ -187,26 +191,56 @@ def are_held(held_until: pl.Series, until: pl.Series) -> pl.Series:
     return (held_until >= until.fill_null(MIN_INT64)).fill_null(False)
 
 
-def held_by_writers_until(p: Partition, sends: pl.DataFrame) -> pl.Series:
-    """When (ns) the last copy was made of a log, of the leader that wrote a record, that has it; null: none has.
+def held_by_leaders_until(p: Partition, sends: pl.DataFrame) -> pl.Series:
+    """When (ns) the last copies were made of the logs that have a record, of the leader that wrote it and all others
+    before the `began_of_later_epoch`: each may have removed it. Null if one of them has no copy with it.
 
     MAX_INT64 for the logs at the end, and MIN_INT64 for copies without a time. A log does not have what is below its
     start, though its first segment may.
     """
     if p.timeline is None:
         return pl.repeat(None, len(sends), dtype=pl.Int64, eager=True)
-    leaders = {epoch: term.leader for epoch, term in p.timeline.terms.items()}
-    writer = pl.col("leader_epoch").replace_strict(leaders, default=None, return_dtype=pl.String)
     logs = p.timeline.replica_logs
     starts = logs.extents.select("snapshot", "broker", "start")
-    written = logs.records.filter(pl.col("broker") == writer, pl.col("control").is_null())
-    written = written.join(starts, on=["snapshot", "broker"], how="left").filter(
-        pl.col("offset") >= pl.col("start").fill_null(0)
-    )
+    records = logs.records.filter(pl.col("control").is_null()).join(starts, on=["snapshot", "broker"], how="left")
     times = {**logs.times, logs.last: MAX_INT64}
     copied = pl.col("snapshot").replace_strict(times, default=MIN_INT64, return_dtype=pl.Int64)
-    held = written.group_by("offset", "value").agg(held_until=copied.max())
+    copies = (
+        records.filter(pl.col("offset") >= pl.col("start").fill_null(0))
+        .group_by("offset", "value", "leader_epoch", "broker")
+        .agg(copied=copied.max())
+    )
     is_tombstone = pl.col("value").is_in(p.tombstones.implode())
     own = sends.select("offset", value=pl.when(~is_tombstone).then("value"))  # a log has no name of a tombstone
-    found = own.join(held, on=["offset", "value"], how="left", nulls_equal=True, maintain_order="left")
-    return found["held_until"]
+    own = own.with_columns(began=began_of_later_epoch(p, sends)).with_row_index("row")
+    held = own.join(copies, on=["offset", "value"], nulls_equal=True)
+    leaders = _leaders_before(p.timeline, held.select("leader_epoch", "began").unique())
+    by_all = (
+        held.join(leaders, on=["leader_epoch", "began", "broker"], nulls_equal=True)
+        .filter(pl.col("offset").is_between("first", "last"))
+        .group_by("row", "leader_epoch", "number")
+        .agg(brokers=pl.len(), copied=pl.col("copied").min())
+        .filter(pl.col("brokers") == pl.col("number"))
+    )
+    until = by_all.group_by("row").agg(held_until=pl.col("copied").max())
+    return own.join(until, on="row", how="left", maintain_order="left")["held_until"]
+
+
+def _leaders_before(timeline: Timeline, written: pl.DataFrame) -> pl.DataFrame:
+    """The brokers that led from the epoch of a record until a later one began (ns), or began at or below its offset.
+
+    There are `number` of them for the offsets from `first` to `last`. Only the first one if `began` is null.
+    """
+    rows: list[tuple[int, int | None, str | None, int, int, int]] = []
+    for epoch, began in written.drop_nulls("leader_epoch").select("leader_epoch", "began").iter_rows():
+        brokers: set[str | None] = set()
+        last = MAX_INT64
+        for term in [term for term in timeline.led_terms if term.epoch >= epoch]:
+            is_over = bool(brokers) and (began is None or term.time == began)
+            first = 0 if is_over else last + 1 if term.start is None or not brokers else min(term.start, last + 1)
+            rows += [(epoch, began, broker, len(brokers), first, last) for broker in brokers if first <= last]
+            last = min(last, first - 1)
+            brokers = {*brokers, term.leader}
+        rows += [(epoch, began, broker, len(brokers), 0, last) for broker in brokers]
+    columns = {"began": pl.Int64, "broker": pl.String, "number": pl.UInt32, "first": pl.Int64, "last": pl.Int64}
+    return pl.DataFrame(rows, {"leader_epoch": written["leader_epoch"].dtype, **columns}, orient="row")

@@ -12,7 +12,7 @@ from ..timelines.facts import SECOND
 from ..timelines.timeline import Timeline
 from .adjacent_runs import with_rewrites
 from .earlier_attempts import may_be_compacted_below
-from .early_compactions import are_held_by_writers, compacted_first, last_write_before
+from .early_compactions import are_held_by_leaders, compacted_first, last_write_before
 from .later_epochs import began_of_later_epoch, with_other_value
 from .partition import Offsets, Partition, once
 from .retention_limits import earliest_expiry, requested_below
@@ -73,7 +73,7 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     # A client may have fetched it before the deletion, and returned it later.
     fetched_before = passed.is_between(acknowledged, pl.min_horizontal("last_read", begun)) & is_old
     if sends.select(fetched_before.any()).item():
-        maybe_removed |= fetched_before.fill_null(False) & ~pl.lit(are_held_by_writers(p, sends))
+        maybe_removed |= fetched_before.fill_null(False) & ~pl.lit(are_held_by_leaders(p, sends))
     # The history may lack the sends that a truncation made way for: then an epoch alone may show when it came.
     deleted_first = is_old & (passed >= last_seen) & (passed < known)
     if sends.select(deleted_first.any()).item():
@@ -82,7 +82,7 @@ def _with_removed(p: Partition, sends: pl.DataFrame) -> pl.DataFrame:
     maybe_removed |= pl.lit(_are_below_a_start(p, sends) | may_be_compacted_below(p, sends))
     if p.timeline is not None and p.timeline.log_starts and not _are_clocks_bounded(p.timeline):
         # The deletion was of an earlier record there, or the broker's clock is behind.
-        maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_writers(p, sends))
+        maybe_removed |= (passed < last_seen) & is_old & ~pl.lit(are_held_by_leaders(p, sends))
     compacted = compacted_first(p, sends)
     judged = sends.with_columns(
         removed=removed | compacted.surely,
@@ -108,7 +108,7 @@ def _are_below_a_start(p: Partition, sends: pl.DataFrame) -> pl.Series:
     undated = max((one.offset or 0 for one in timeline.log_starts if one.time is None), default=0)
     is_requested = (sends["offset"] < min(undated, requested_below(p))).fill_null(False)
     is_deleted = pl.int_range(len(sends), eager=True).is_in(deleted["row"].implode()) | is_requested
-    return is_deleted & ~are_held_by_writers(p, sends) if is_deleted.any() else is_deleted
+    return is_deleted & ~are_held_by_leaders(p, sends) if is_deleted.any() else is_deleted
 
 
 def _absent_from_copy(p: Partition) -> pl.Expr:
@@ -149,7 +149,7 @@ def _may_have_outgrown(p: Partition, sends: pl.DataFrame) -> pl.Series:
         pl.Series(above >= limit)
         & (sends["offset"].fill_null(MAX_INT64) < below)
         & (sends["completed"].fill_null(MIN_INT64) < known_since)
-        & ~are_held_by_writers(p, sends)
+        & ~are_held_by_leaders(p, sends)
     )
 
 

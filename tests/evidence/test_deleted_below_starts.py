@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from logjudge import check as judged
-from logjudge.analysis.partitions.early_compactions import held_by_writers_until
+from logjudge.analysis.partitions.early_compactions import are_held_by_leaders, held_by_leaders_until
 from logjudge.analysis.partitions.partition import Partition
 from logjudge.analysis.partitions.truncated_sends import truncated_sends
 from logjudge.histories.settings import Settings
@@ -17,7 +17,7 @@ from logjudge.histories.tables import READS, SENDS, complete
 
 from .replica_texts import epochs, joined, logs
 from .test_commands import Unpack
-from .timelines import BEGINS, server_log, timeline
+from .timelines import BEGINS, SECOND, metadata, server_log, timeline
 
 LED_BY_1 = (server_log("1", (0, BEGINS % (0, 0, 0, "1"))),)
 
@@ -27,14 +27,18 @@ def partition(start):
     early, last = logs("1: 0a 1b 2c", "early"), logs("1: 0x@1 1y@1 2z@1\n2: 0x@1 1y@1 2z@1")
     files = epochs(("1", 0, start)).with_columns(snapshot=pl.lit("early"))
     tables = {**joined(early, last), "epochs": pl.concat([files, epochs(("1", 1, 0), ("2", 1, 0))])}
-    held = timeline(tables, {"snapshots": ("early", ""), "times": {"early": 5}}, events=LED_BY_1)
+    return partition_of(timeline(tables, {"snapshots": ("early", ""), "times": {"early": 5}}, events=LED_BY_1))
+
+
+def partition_of(evidence):
+    """A partition in which a, b and c were acknowledged in the first nanoseconds."""
     sent = [
         {"value": value, "offset": at, "outcome": "ok", "acknowledged": True, "invoked": at, "completed": at + 1}
         for at, value in enumerate("abc")
     ]
     sends = complete(pl.DataFrame(sent), SENDS).cast(pl.Schema(SENDS))
     reads = pl.DataFrame(schema=READS)
-    return Partition("orders", 0, Settings(), sends, reads, replica_logs=held.replica_logs, timeline=held)
+    return Partition("orders", 0, Settings(), sends, reads, replica_logs=evidence.replica_logs, timeline=evidence)
 
 
 @pytest.mark.parametrize(("start", "deleted"), [(2, ["a", "b"]), (0, [])])
@@ -45,7 +49,7 @@ def test_a_copy_with_a_record_below_its_start_shows_a_deletion_before_the_trunca
 
 def test_a_log_does_not_hold_what_is_below_its_start():
     p = partition(2)
-    assert held_by_writers_until(p, truncated_sends(p)).to_list() == [None, None, 5]
+    assert held_by_leaders_until(p, truncated_sends(p)).to_list() == [None, None, 5]
 
 
 def cut_run(source: Path, folder: Path, retention_bytes: int) -> Path:
@@ -77,3 +81,22 @@ def test_retention_bytes_may_have_removed_what_only_the_logs_show_as_truncated(
     for log in run.glob("**/brokers/*/*.log"):
         log.unlink()
     assert 0 < judged(run).findings.filter(rule="acknowledged-absent")["count"].sum() < 753
+
+
+@pytest.mark.parametrize(
+    ("start_of_2", "copies", "held"),
+    [
+        (3, "1: 0a 1b 2c\n2: 0a 1b", [True, True, False]),  # broker 2 had all records, and may have removed c
+        (2, "1: 0a 1b 2c\n2: 0a 1b", [True, True, True]),  # it never had c
+        (3, "1: 0a 1b 2c\n2: 0a 1b 2c", [True, True, True]),
+    ],
+)
+def test_each_leader_before_the_truncation_may_have_removed_a_record(start_of_2, copies, held):
+    """Broker 1 wrote a, b and c. Broker 2 led then, and broker 3 replaced them in epoch 2."""
+    tables = {**joined(logs(copies, "early"), logs("3: 0x@2 1y@2 2z@2"))}
+    tables["epochs"] = epochs(("2", 0, 0), ("2", 1, start_of_2), ("3", 0, 0), ("3", 2, 0))
+    meta = metadata((4, {"leader": 2, "isr": [2]}), (9, {"leader": 3, "isr": [3], "leaderRecoveryState": 1}))
+    about = {"snapshots": ("early", ""), "times": {"early": 10 * SECOND}}
+    evidence = timeline(tables, about, meta, leader="3")
+    p = partition_of(evidence)
+    assert are_held_by_leaders(p, truncated_sends(p)).to_list() == held
