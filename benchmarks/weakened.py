@@ -9,11 +9,13 @@ Run: python benchmarks/weakened.py [runs] [processes] [first seed]
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,18 @@ def without_lines(*words: str) -> Weakness:
     return of_logs(lambda lines, _: (line for line in lines if not any(word in line for word in words)))
 
 
+def with_other_clock(run: Path, rng: Draw) -> None:
+    """Moves the times in a broker's logs by seconds, minutes or hours, as of another clock or time zone."""
+    by = timedelta(seconds=(0.3, 3, 60, 3600, 19_800)[rng.below(5)] * (1 if rng.chance(0.5) else -1))
+
+    def moved(time: re.Match[str]) -> str:
+        text = (datetime.strptime(time[1], "%Y-%m-%d %H:%M:%S,%f") + by).strftime("%Y-%m-%d %H:%M:%S,%f")
+        return f"[{text[:-3]}]"
+
+    for log in sorted(run.glob(f"brokers/{rng.between(1, 4)}/*.log")):
+        log.write_text(re.sub(r"^\[([-\d]+ [:,\d]+)\]", moved, log.read_text(), flags=re.MULTILINE))
+
+
 def rolled(run: Path, rng: Draw) -> None:
     """Splits each log into two files, as Kafka's appender rolls them by the hour."""
     for log in sorted(run.glob("brokers/*/*.log")):
@@ -119,6 +133,7 @@ WEAKNESSES: dict[str, Weakness] = {
     "random lines": of_logs(lambda lines, rng: [line for line in lines if rng.chance(0.7)]),
     "beginnings": of_logs(lambda lines, rng: lines[rng.below(len(lines) + 1) :]),
     "one file a log": rolled,
+    "one clock": with_other_clock,
 }
 
 
