@@ -161,8 +161,13 @@ def _may_have_led_on(timeline: Timeline, stale: Term, new: Term, lost: Lost) -> 
 
 
 def _is_stopped(timeline: Timeline, broker: str, since: int, until: int) -> bool:
-    """Whether the process of a broker was dead or paused from one time to another (ns)."""
-    return is_process_dead(timeline, broker, since, until) or is_paused(timeline, broker, since, until)
+    """Whether the process of a broker was dead or paused from one time to another (ns).
+
+    Without a recorded end of the pause, the broker may have resumed before.
+    """
+    resumed = [fault.invoked for fault, _ in timeline.faults_and_heals(broker) if fault.type == "heal"]
+    is_asleep = is_paused(timeline, broker, since, until) and max(resumed, default=until) > until
+    return is_asleep or is_process_dead(timeline, broker, since, until)
 
 
 def _goes_on(timeline: Timeline, term: Term, following: Term, lost: Lost) -> bool:
