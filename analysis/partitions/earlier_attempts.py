@@ -1,4 +1,4 @@
-"""Acknowledged records of which compaction may have removed another copy, written by an earlier attempt to send them.
+"""Acknowledged records that an earlier attempt may have written, too: compaction may have removed that copy.
 
 A producer without idempotence that gets no answer sends a record again, and the log may have it twice. If a truncation
 removes the second copy, the first one stays, until a later record of its key replaces it. All that is left then is an
@@ -26,10 +26,13 @@ def may_be_compacted_below(p: Partition, sends: pl.DataFrame) -> pl.Series:
     truncated. Another record of the key is or may be above it. `sends`: acknowledged ones, with the columns of
     `with_other_value` and `with_later_end`.
     """
+    never = pl.repeat(False, len(sends), eager=True)
     if not p.settings.is_compacted(p.topic):
-        return pl.repeat(False, len(sends), eager=True)
-    is_truncated = pl.any_horizontal(pl.col("other", "later_end").is_not_null())
+        return never
     candidates = sends.with_row_index("row").drop_nulls("offset").filter(~pl.col("in_final"), _may_repeat(p, sends))
+    if not len(candidates):
+        return never
+    is_truncated = pl.any_horizontal(pl.col("other", "later_end").is_not_null())
     remaining = sends.filter(~is_truncated).drop_nulls("offset").sort("completed")
     reached = remaining.select("completed", reached=pl.col("offset").cum_max())
     placed = candidates.sort("invoked").join_asof(reached, left_on="invoked", right_on="completed")
@@ -49,17 +52,9 @@ def _may_repeat(p: Partition, sends: pl.DataFrame) -> pl.Expr:
 
 def _others(p: Partition) -> pl.DataFrame:
     """The values of repeated keys, and the highest offset of another send of the key: MAX_INT64 if it is not known."""
-    highest = pl.col("offset").max().over("key")
-    return (
-        sends_with_repeated_keys(p)
-        .select("value", pl.col("offset").fill_null(MAX_INT64), "key")
-        .select(
-            "value",
-            highest_other=pl.when(pl.col("offset") == highest)
-            .then(pl.col("offset").top_k(2).min().over("key"))
-            .otherwise(highest),
-        )
-    )
+    keyed = sends_with_repeated_keys(p).with_columns(pl.col("offset").fill_null(MAX_INT64))
+    highest, second = pl.col("offset").max().over("key"), pl.col("offset").top_k(2).min().over("key")
+    return keyed.select("value", highest_other=pl.when(pl.col("offset") == highest).then(second).otherwise(highest))
 
 
 def _has_unknown(p: Partition, after: pl.Series, before: pl.Series) -> pl.Series:

@@ -91,5 +91,5 @@ class GroupMembers(ABC):
         """The requests that wait."""
 
     def refuse_fetch(self, request: GroupRequest) -> str:  # noqa: ARG002
-        """Why a member may not read the committed offsets. The classic protocol refuses no member."""
+        """The error for a member that may not read the committed offsets. The classic protocol refuses no member."""
         return ""
