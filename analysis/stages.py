@@ -52,8 +52,7 @@ class Parts:
     jobs: list[tuple[Unit, pl.DataFrame]] = field(default_factory=list)  # batches of large logs to decode
     damage: list[pl.DataFrame] = field(default_factory=list)  # in brokers' files without a partition
     counts: Counter[str] = field(default_factory=Counter)
-    # Rows for `_context`: "events" or "sends" and a process of run.json that the history has events or sends of, or
-    # "sends to" and a topic that the history has sends to.
+    # Rows for `_context`: kinds of facts about the whole run (CONTEXT), and the process or topic.
     recorded: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, name: str, number: int) -> None:
@@ -228,15 +227,27 @@ def _count(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     parts.add("completed before invoked", int(backwards or 0))
 
 
+def _recorded(operations: pl.DataFrame, settings: Settings) -> set[tuple[str, str]]:
+    """Rows for `_context` about processes: which have events, sends, and acknowledgements with and without offsets."""
+    is_acknowledged, has_offset = (pl.col("outcome") == "ok") & (pl.col("f") == "send"), pl.col("offset").is_not_null()
+    by_process = operations.group_by("process").agg(
+        pl.lit(True).alias("events"),
+        pl.col("f").is_in(["send", "txn"]).any().alias("sends"),
+        (is_acknowledged & has_offset).any().alias("sends with offsets"),
+        (is_acknowledged & ~has_offset & pl.col("acks").is_null()).any().alias("sends without offsets"),
+    )
+    kinds = by_process.columns[1:]
+    rows = {(kind, row["process"]) for row in by_process.iter_rows(named=True) for kind in kinds if row[kind]}
+    return rows - {("sends without offsets", process) for process in settings.with_acks()}
+
+
 def _observe(operations: pl.DataFrame, settings: Settings, parts: Parts) -> None:
     """Adds the observations of operations, by topic-partition, and which processes and topics they concern."""
     _count(operations, settings, parts)
     if not len(operations):
         return
-    if settings.processes:
-        for process, f in operations.select("process", "f").unique().iter_rows():
-            if process in settings.processes:
-                parts.recorded |= {("events", process)} | ({("sends", process)} if f in ("send", "txn") else set())
+    if settings.processes or settings.dialect == "native":
+        parts.recorded |= _recorded(operations, settings)
     seen = observe(operations, settings)
     if settings.dialect == "native":
         parts.recorded |= {("sends to", topic) for topic in seen.sends["topic"].unique().drop_nulls()}

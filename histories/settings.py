@@ -116,6 +116,10 @@ class Settings:
         acks = str(self.setting_of(process, "acks", "all")).lower()
         return "all" if acks == "-1" else acks
 
+    def with_acks(self) -> list[str]:
+        """The processes for which run.json sets acks."""
+        return [name for name, about in self.processes.items() if "acks" in about]
+
     def reads_uncommitted(self, process: str) -> bool:
         """Whether read_uncommitted is configured. Kafka's default is it; logjudge's is read_committed."""
         return self.isolation(process) == "read_uncommitted"

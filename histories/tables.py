@@ -158,8 +158,10 @@ CONTEXT: Schema = {
     # records".
     # A fact about the whole run:
     #   handles: the process recorded handled records
-    #   sends, events: the process, which is in run.json, recorded some
+    #   sends, events: the process recorded some
     #   sends to: the history has sends to the topic in `process`
+    #   sends with offsets: the process has acknowledgements with offsets
+    #   sends without offsets: the process has acknowledgements without offsets, and its acks is not recorded
     #   left out: lines of the history were not read
     #   unreadable: lines could not be read; their number is in `detail`
     #   lone completions: those without an invocation, whose lines are missing; their number is in `detail`

@@ -97,7 +97,9 @@ def _kind(history: History) -> tuple[Any, ...]:
     without_steps = tuple(event["time"] for event in history.events if event["f"] == "txn" and not event.get("ops"))
     declared = history.config.get("final") is True, history.config.get("finished")
     has_silent_reader = not named and "final" in history.config["processes"]
-    return named, declared, handles, level, producers <= senders, without_steps, has_silent_reader
+    acks = [event for event in history.events if event["f"] == "send" and event["type"] == "ok"]
+    lacks_offsets = bool(acks) and all(event.get("offset") is None for event in acks)
+    return named, declared, handles, level, producers <= senders, without_steps, has_silent_reader, lacks_offsets
 
 
 def _calmed(history: History) -> Iterator[Event]:

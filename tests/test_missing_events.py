@@ -86,3 +86,31 @@ def test_a_poll_may_be_missing_beside_completions_without_an_invocation(tmp_path
 
 def _first_of(history: History, process: str) -> object:
     return next(event for event in history.events if event["process"] == process)
+
+
+def test_a_missing_line_may_be_of_the_later_record_of_a_key(tmp_path: Path) -> None:
+    """Compaction may then have removed the record, although the history has no other one of its key."""
+    text = "{{x.cleanup.policy={}}} p:a@0#i q:b@1#j p:e@2#k p:g@3#l c:<a@0,e@2 end=4 final:assign=0 final:<a@0,b@1,g@3"
+    for policy, expected in (("delete", "invalid"), ("compact", "unknown")):
+        whole = parse(text.format(policy))
+        cut = History([event for event in whole.events if event != _first_of(whole, "q")], whole.config)
+        found = [judge(one, tmp_path / f"{policy}-{n}").verdict for n, one in enumerate((whole, cut))]
+        assert [one["rules"]["lost-write"]["verdict"] for one in found] == ["invalid", expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [("", "unknown"), ("{q.acks=all}", "invalid"), ("{q.acks=0}", "valid")]
+)
+def test_a_producer_without_any_offset_may_have_no_acks(options: str, expected: str, tmp_path: Path) -> None:
+    """run.json without the producers' settings has no acks; no broker returns an offset with acks=0."""
+    history = parse(f"{options} p:a@0 q:b@? q:e@? c:<a@0,e@1 end=1 final:assign=0 final:<a@0")
+    verdict = judge(history, tmp_path).verdict
+    assert verdict["rules"]["unseen"]["verdict"] == expected
+    broken = " ".join(one["says"] for one in verdict["assumptions"] if one["holds"] is False)
+    assert ("run.json does not set acks of q" in broken) == (not options)
+
+
+def test_no_producer_with_offsets_shows_no_acks(tmp_path: Path) -> None:
+    """An application's log may lack all offsets."""
+    history = parse("p:a@? q:b@? c:<a@0 end=1 final:assign=0 final:<a@0")
+    assert judge(history, tmp_path).verdict["rules"]["unseen"]["verdict"] == "invalid"

@@ -138,6 +138,14 @@ def sends_of(op: Op) -> list[Event]:
     return [step for step in op.event.get("ops", [op.event]) if step["f"] == "send"]
 
 
+def is_unsure(twin: Any, send: Send) -> bool:
+    """Whether its acks is not recorded, and only other producers were returned offsets."""
+    acknowledged = [op for op in twin.ops if op.f == "send" and op.outcome == "ok"]
+    placed = {op.process for op in acknowledged if op.event.get("offset") is not None}
+    unset = {op.process for op in acknowledged if twin.setting_of(op.process, "acks") is None}
+    return bool(placed) and send.process in unset - placed
+
+
 def _records_at(op: Op, offset: int | None, value: str) -> list[Event]:
     """The records with a value at an offset that an operation polled or handled."""
     records = [record for step in op.event.get("ops", [op.event]) for record in step.get("records", [])]

@@ -241,7 +241,7 @@ class Twin:
         return {offset for offset in self.values_by_offset() if offset > last and offset not in remaining}
 
     def lost(self) -> set[str]:
-        return {send.value for send in self.acked if self.is_lost(send)}
+        return {send.value for send in self.acked if self.is_lost(send) and not twin_events.is_unsure(self, send)}
 
     def is_lost(self, send: Send) -> bool:
         value, offset, final = send.value, self.offset_of(send.value), self.final
@@ -285,7 +285,7 @@ class Twin:
             gone = self.is_lost(send) or self.legally_gone(send) or self._is_removable(send, offset)
             first_hidden = self.final["first_hidden"]  # type: ignore[index]
             hidden = first_hidden < FOREVER if offset is None else offset >= first_hidden
-            gone = gone or self.maybe_compacted(send.value) or hidden
+            gone = gone or self.maybe_compacted(send.value) or hidden or twin_events.is_unsure(self, send)
             if send.value not in seen and not gone and not self._is_late(send):
                 yield ("unseen", "violation", send.value)
 

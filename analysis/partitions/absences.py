@@ -13,6 +13,7 @@ from ..extremes import least
 from ..replicas.resolved_outcomes import ABORTED, BELOW_START, COMPACTED
 from ..timelines.facts import MS
 from .cleanup_policies import compacted_until
+from .indeterminate_polls import may_lack_operations
 from .marks import is_final_read
 from .partition import Offsets, Partition, once
 from .ranges import ranges_in
@@ -119,7 +120,7 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
 
     If run.json does not set cleanup.policy, these are tombstones, and values with another record of their key that is
     or may be later. On a compacted topic they are values with such a record that may not have been written, or may be
-    the earlier one.
+    the earlier one. If both lines of an operation may be missing, the later record may be one that the history lacks.
     """
     if p.settings.dialect == "jepsen":
         return _tombstones(p)
@@ -127,6 +128,8 @@ def maybe_compacted(p: Partition) -> pl.DataFrame:
         return pl.concat([replaced_values(p).select("value", "since"), _tombstones(p)])
     if not p.settings.is_compacted(p.topic):
         return _tombstones(p).clear()
+    if may_lack_operations(p):
+        return p.possible_sends.drop_nulls(["key", "value"]).select("value", since=pl.lit(MIN_INT64, pl.Int64))
     return _removed_if_replaced(p).filter(~pl.col("surely")).select("value", "since")
 
 

@@ -52,6 +52,7 @@ SENT_RECORDS: Schema = {
     "held": pl.Boolean,  # whether a final read has it
     "removed": pl.Boolean,  # whether it was deleted before a truncation, surely
     "maybe_removed": pl.Boolean,  # or perhaps
+    "unsure_acks": pl.Boolean,  # whether its producer may have had acks=0
     "overwritten": pl.Boolean,  # whether the leader's log proves it, of a topic that may be compacted
     "process": pl.String,
     "key": pl.String,

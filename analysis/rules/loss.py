@@ -19,6 +19,7 @@ from ..partitions.open_transactions import values_in_leaders_log
 from ..partitions.partition import Partition, once
 from ..partitions.ranges import ranges_in
 from ..partitions.truncated_sends import truncated_sends
+from ..partitions.unknown_acks import may_have_no_acks
 from ..replicas.resolved_outcomes import COMPACTED
 from ..wording import short, some, some_values
 from .replica_absent import acknowledged_absent
@@ -62,6 +63,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     Under acks=1 a loss can follow from the configuration, but it stays a violation unless --allow lost-write:acks=1
     accepts it.
     Unknown when: The run has no final reads, or one of these may explain the absence:
+    - Its producer may have had acks=0: neither run.json nor the send sets acks, and no acknowledgement to this producer
+      has an offset, while those to others have one.
     - A poll without a known outcome may have read the value. So may a missing poll, if the history has completions
       without an invocation, or if two of its lines could not be read.
     - An open transaction may hide it from read_committed final reads, unless the brokers' last logs lack it.
@@ -71,7 +74,8 @@ def lost_write(p: Partition) -> Iterator[Result]:
     - The log start passed it while it was younger than retention.ms in run.json, and no request, other setting or line
       of a broker explains that.
     - A tombstone is missing, or a record with a later one of its key, and run.json does not set cleanup.policy.
-    - On a compacted topic another record of its key may be the later one.
+    - On a compacted topic another record of its key may be the later one. So may a record that the history lacks, if
+      both lines of an operation may be missing.
     - A compacted log was truncated. Compaction may have removed it before, if a later record of its key had been sent,
       unless a log of its leader has it, or lines and checkpoints of the cleaners show that none had taken up both. Or
       it did so after the log came back, unless the offset's leader epoch in the last leader's log is later.
@@ -190,8 +194,9 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
     It is `truncated` if it was replaced, displaced or shrunk, perhaps after it had been deleted (REMOVED).
     A doubtful one may be gone legally or not: `not_permitted` (it is below the log start, and no setting or request
     explains that), `maybe_deleted`, `maybe_compacted`, `maybe_returned` (truncated, and perhaps deleted before, or in
-    the log again and compacted), `hidden` (a poll without a known outcome may have returned it), or
-    `hidden_by_open_txn`. Columns of reads: first_read, first_reader, first_read_at, last_read, in_final.
+    the log again and compacted), `hidden` (a poll without a known outcome may have returned it),
+    `hidden_by_open_txn`, or `unsure_acks` (nothing may have been acknowledged). Columns of reads: first_read,
+    first_reader, first_read_at, last_read, in_final.
     """
     sends, final = _with_reasons(p), p.final
     proofs = "absent", "not_permitted", "not_in_logs", pl.col("passed") & pl.lit(final is None)
@@ -211,10 +216,11 @@ def outcomes_of_sends(p: Partition) -> pl.DataFrame:
         is_there = pl.col("value").is_in(values_in_leaders_log(p, suspects)["value"].implode())
         lost, returned = lost & ~is_there, returned & ~is_there
     unread = pl.col("first_read").is_null() & ~pl.col("legal")
+    unsure_acks = (lost | unread & pl.lit(final is not None)) & pl.col("unsure_acks")
     too_late = unread & (_is_too_late(final) if final else pl.lit(False))
     in_open_txn = pl.col("hidden_by_open_txn") & ~pl.col("in_final") & ~pl.col("legal")
-    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned
-    return sends.with_columns(lost=lost).with_columns(doubtful=doubtful & ~pl.col("lost"))
+    doubtful = ((missed | unread) & maybe_legal) | too_late | in_open_txn | returned | unsure_acks
+    return sends.with_columns(lost=lost & ~pl.col("unsure_acks")).with_columns(doubtful=doubtful & ~pl.col("lost"))
 
 
 def _start_until_copy(p: Partition) -> int:
@@ -249,6 +255,7 @@ def _with_reasons(p: Partition) -> pl.DataFrame:
         hidden=_is_hidden(p, sends),
         hidden_by_open_txn=_is_hidden_by_open_txn(final),
         maybe_compacted=pl.col("value").is_in(maybe_compacted(p)["value"].implode()),
+        unsure_acks=pl.col("process").is_in(may_have_no_acks(p)),
     )
     truncated = pl.any_horizontal("replaced", "displaced", "shrunk") & ~pl.col("in_final")
     # The last log has another value at the offset of a displaced record, so no compaction of it removed that record.

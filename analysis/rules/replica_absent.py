@@ -9,7 +9,6 @@ log has another record at the offset, or a leader epoch there that began after t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import polars as pl
 
@@ -18,9 +17,11 @@ from ...histories.tables import MAX_INT64, MIN_INT64, Evidence, Finding
 from ..extremes import greatest
 from ..partitions.adjacent_runs import NO_OFFSETS, adjacent_runs, lost_runs, with_rewrites
 from ..partitions.ranges import ranges_in
+from ..partitions.unknown_acks import describe_unknown_acks
 from ..replicas.replica_logs import ReplicaLogs, in_snapshot
 from ..replicas.resolved_outcomes import missing_leader_log, why_not_collected
 from ..wording import brokers, plural, quoted, span
+from .last_logs import LastLogs, absent_sends, expected_sends, maybe_later, without_record
 from .rule import Result, Rule, Unknown, finding
 
 
@@ -44,6 +45,7 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     leader's log has another record at the offset, or a leader epoch there that began after the acknowledgement: a
     truncation removed the record.
     Unknown when: One of these holds:
+    - Its producer may have had acks=0, as in lost-write.
     - A deletion or compaction before a truncation, or a tombstone of the key at an unknown offset, may have removed it.
     - Compaction may have removed it, but its offset was acknowledged again, so a truncation may have done so, too.
     - Remote storage (KIP-405) may have the record, and no final read returned it.
@@ -57,14 +59,14 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     acked = with_rewrites(sends.filter(pl.col("acknowledged")).with_row_index("send"), "send")
     if not acked.height:
         return
-    last = _LastLogs.of(logs)
+    last = LastLogs.of(logs)
     if not last.bounds.height:
         yield Unknown(f"no readable log of {logs.name} was collected")
         return
     if not logs.last_is_dated:
         yield Unknown(f"the time at which the logs of {logs.name} {in_snapshot(logs.last)} were copied is not recorded")
         return
-    acked, later = _expected_sends(last, acked), _maybe_later(last, acked)
+    acked, later = expected_sends(last, acked), maybe_later(last, acked)
     if later.height:
         count, ends = plural(later.height, "acknowledged record"), last.judged(last.bounds)["end"].max()
         yield Unknown(
@@ -74,12 +76,12 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
     if acked.height and logs.leader in logs.missing_brokers:
         count = plural(acked.height, "acknowledged record")
         yield Unknown(f"{missing_leader_log(logs)}, so whether it has {count} is not known")
-    absent = _absent(last, acked)
+    absent = absent_sends(last, acked)
     yield from _perhaps_not_on_leader(last, acked, absent, sends)
     if absent.height:
         absent = absent.join(_legally_absent(last, absent, sends), on="send", how="anti")
         absent = absent.with_columns(damaged=pl.col("send").is_in(_in_damage(last, absent)["send"].implode()))
-    for doubt in (_in_remote_storage, _newer_than_copies, _maybe_erased, _maybe_returned, _maybe_deleted, _unsure):
+    for doubt in _DOUBTS:
         if not absent.height:
             return
         doubtful, reason = doubt(last, absent, sends)
@@ -94,74 +96,8 @@ def acknowledged_absent(logs: ReplicaLogs, sends: pl.DataFrame) -> Iterator[Resu
 Doubt = tuple[pl.DataFrame, str]
 
 
-class _LastLogs(NamedTuple):
-    """The logs of the last snapshot, and the leader if its log is among them."""
-
-    logs: ReplicaLogs
-    bounds: pl.DataFrame  # rows of `extents`
-    leader: str | None
-
-    @staticmethod
-    def of(logs: ReplicaLogs) -> _LastLogs:
-        is_missing = pl.col("broker").is_in(list(logs.missing_brokers))
-        bounds = logs.extents.filter(~is_missing, snapshot=logs.last)
-        return _LastLogs(logs, bounds, logs.leader if logs.leader in set(bounds["broker"]) else None)
-
-    @property
-    def may_lack_replica(self) -> bool:
-        """Whether a replica may have a log that was not collected."""
-        replicas = set(self.logs.replicas)
-        return not replicas or bool(replicas - set(self.bounds["broker"]))
-
-    @property
-    def may_lack_leader(self) -> bool:
-        """Whether the leader's log may be one that was not collected."""
-        return self.leader is None and self.may_lack_replica
-
-    def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of the leader's log, or of all logs if that is not known."""
-        return rows if self.leader is None else rows.filter(broker=self.leader)
-
-
-def _expected_sends(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
-    """The acknowledged sends that the logs of the last snapshot must hold, as far as time shows."""
-    copied = last.logs.copied_at
-    if copied is not None:
-        return acked.filter(pl.col("completed") < copied)
-    return acked if last.logs.at_rest else acked.filter(~_is_maybe_later(last))
-
-
-def _maybe_later(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
-    """The acknowledged sends that may be missing because the copy is older, in a topic that was not deleted."""
-    if last.logs.newer_than is None:
-        return acked.clear()
-    return _absent(last, acked.filter(_is_maybe_later(last)))
-
-
-def _is_maybe_later(last: _LastLogs) -> pl.Expr:
-    """Whether a send may have been written after the copy, which was made while brokers ran.
-
-    Its record is behind the end of the copied logs, they hold nothing newer than its acknowledgement, and no earlier
-    snapshot has it.
-    """
-    since = last.logs.newer_than
-    if since is None:
-        return (pl.col("offset") >= last.bounds["end"].max()).fill_null(True)
-    is_behind = (pl.col("offset") >= last.judged(last.bounds)["end"].max()).fill_null(True)
-    earlier = last.logs.records.filter(pl.col("snapshot") != last.logs.last)["value"].drop_nulls()
-    return is_behind & (pl.col("completed") >= since) & ~pl.col("value").is_in(earlier.implode()).fill_null(False)
-
-
-def _absent(last: _LastLogs, acked: pl.DataFrame) -> pl.DataFrame:
-    """The sends that no log holds (`everywhere`), and those that the leader's log does not hold."""
-    held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
-    absent = _without(acked, last.judged(held))
-    is_everywhere = pl.col("send").is_in(_without(absent, held)["send"].implode())
-    return absent.with_columns(everywhere=is_everywhere).sort("offset", "send", nulls_last=True)
-
-
 def _perhaps_not_on_leader(
-    last: _LastLogs, acked: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame
+    last: LastLogs, acked: pl.DataFrame, absent: pl.DataFrame, sends: pl.DataFrame
 ) -> Iterator[Unknown]:
     """Unknown if the last leader is not known, and a log that may be its log lacks records that another one has."""
     if last.logs.leader is not None or last.bounds.height < 2:
@@ -169,7 +105,7 @@ def _perhaps_not_on_leader(
     held = last.logs.last_records.filter(pl.col("control").is_null()).select("offset", "value", "broker")
     present = acked.join(absent, on="send", how="anti")
     for broker in _maybe_leaders(last):
-        lacking = _without(present, held.filter(broker=broker))
+        lacking = without_record(present, held.filter(broker=broker))
         if not lacking.height:
             continue
         of_broker = last._replace(bounds=last.bounds.filter(broker=broker))
@@ -180,7 +116,7 @@ def _perhaps_not_on_leader(
             return
 
 
-def _maybe_leaders(last: _LastLogs) -> list[str]:
+def _maybe_leaders(last: LastLogs) -> list[str]:
     """The brokers that may have led last, by their logs: those with the greatest leader epoch of all logs.
 
     A leader adds its epoch to its log when it begins to lead.
@@ -192,17 +128,7 @@ def _maybe_leaders(last: _LastLogs) -> list[str]:
     return sorted({*of_latest["broker"]} - last.logs.former)
 
 
-def _without(acked: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """The sends without their record in `held`: identified by value at any offset, a tombstone by its offset."""
-    if not acked["value"].null_count():
-        return acked.join(held, on="value", how="anti")
-    values = acked.filter(pl.col("value").is_not_null()).join(held, on="value", how="anti")
-    tombstones = acked.filter(pl.col("value").is_null() & pl.col("offset").is_not_null())
-    gone = tombstones.join(held.filter(pl.col("value").is_null()), on="offset", how="anti")
-    return pl.concat([values, gone])
-
-
-def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+def _legally_absent(last: LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The numbers of absent sends that retention, delete-records or compaction explain."""
     start = last.judged(last.bounds)["deleted_below"].min()
     below = pl.lit(False) if start is None else (pl.col("offset") < start).fill_null(False)
@@ -212,7 +138,7 @@ def _legally_absent(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) 
     return pl.concat([sent.select("send") for sent in legal]).unique()
 
 
-def _compactable(last: _LastLogs, removable: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
+def _compactable(last: LastLogs, removable: pl.DataFrame, sends: pl.DataFrame) -> pl.DataFrame:
     """The absent sends that compaction can have removed."""
     logs, cleaned = last.logs, last.bounds["cleaned"].max()
     if logs.is_compacted is False or not (logs.is_compacted or cleaned is not None):
@@ -243,7 +169,16 @@ def _replaced(logs: ReplicaLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> p
     return behind.filter(pl.col("end") >= pl.col("invoked").fill_null(MIN_INT64))
 
 
-def _in_remote_storage(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+def _unacknowledged(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+    """The sends that may have had acks=0."""
+    unsure = absent.filter(pl.col("unsure_acks").fill_null(False))
+    if not unsure.height:
+        return unsure, ""
+    why = describe_unknown_acks(unsure["process"])
+    return unsure, f"{plural(unsure.height, 'absent record')} of {last.logs.name} may not have been acknowledged: {why}"
+
+
+def _in_remote_storage(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     """The sends that remote storage may have. A final read shows that it has one."""
     remote = absent.filter(pl.col("offset").fill_null(0) < last.logs.remote_below)
     unread = remote.filter(~pl.col("held").fill_null(False)).height
@@ -254,7 +189,7 @@ def _in_remote_storage(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -
     return remote, f"the final reads did not return {count} of {where}"
 
 
-def _newer_than_copies(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+def _newer_than_copies(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     """If the final reads returned an absent send, so that the copies are too old: also all sends behind their end."""
     held = absent.filter(~pl.col("damaged"), pl.col("held").fill_null(False))
     if not held.height:
@@ -268,7 +203,7 @@ def _newer_than_copies(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -
     return absent.filter(~pl.col("damaged"), is_newer), reason
 
 
-def _maybe_erased(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
+def _maybe_erased(last: LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
     """The sends behind which a tombstone of their key may have been written, and removed since."""
     if last.logs.is_compacted is False:
         return absent.clear(), ""
@@ -280,26 +215,26 @@ def _maybe_erased(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) ->
     return _maybe_removed(last, absent.join(latest, on="key").filter(is_erased), "compaction", how)
 
 
-def _maybe_returned(last: _LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
+def _maybe_returned(last: LastLogs, absent: pl.DataFrame, sends: pl.DataFrame) -> Doubt:
     """The sends that compaction or a truncation removed: their offsets were acknowledged again."""
     again = absent.filter(pl.col("next_rewrite").is_not_null() & ~pl.col("overwritten").fill_null(False))
     how = ", or a truncation did: their offsets were acknowledged again"
     return _maybe_removed(last, _compactable(last, again, sends), "compaction", how)
 
 
-def _maybe_deleted(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+def _maybe_deleted(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     """The sends that a deletion or compaction before a truncation may have removed."""
     cannot_compact = last.logs.is_compacted is False
     cause = "retention or delete-records" if cannot_compact else "retention, delete-records or compaction"
     return _maybe_removed(last, absent.filter("maybe_removed"), cause, " before a truncation")
 
 
-def _maybe_removed(last: _LastLogs, removed: pl.DataFrame, cause: str, how: str) -> Doubt:
+def _maybe_removed(last: LastLogs, removed: pl.DataFrame, cause: str, how: str) -> Doubt:
     count = plural(removed.height, "acknowledged record")
     return removed, f"{cause} may have removed {count} of {last.logs.name}{how}" if removed.height else ""
 
 
-def _unsure(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
+def _unsure(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     """The sends at damaged offsets, or all of them if the leader's log may not be at hand.
 
     Without a reason if the leader may have removed its log legally, when it noticed the deletion of the topic.
@@ -309,7 +244,18 @@ def _unsure(last: _LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:
     return unsure, _unsure_reason(last, unsure) if unsure.height and not was_removed else ""
 
 
-def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
+_DOUBTS = (
+    _unacknowledged,
+    _in_remote_storage,
+    _newer_than_copies,
+    _maybe_erased,
+    _maybe_returned,
+    _maybe_deleted,
+    _unsure,
+)
+
+
+def _in_damage(last: LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
     """The absent sends at damaged or missing offsets; those without an offset may be at missing ones."""
     schema = {"broker": pl.String, "first_offset": pl.Int64, "last_offset": pl.Int64}
     lacking = [(one.broker, one.first, one.last) for one in last.logs.missing if one.snapshot == last.logs.last]
@@ -321,7 +267,7 @@ def _in_damage(last: _LastLogs, absent: pl.DataFrame) -> pl.DataFrame:
     return absent.filter(is_damaged | pl.lit(missing.height > 0) & pl.col("offset").is_null())
 
 
-def _unsure_reason(last: _LastLogs, unsure: pl.DataFrame) -> str:
+def _unsure_reason(last: LastLogs, unsure: pl.DataFrame) -> str:
     leader, collected_logs = last.leader, brokers(sorted(last.bounds["broker"]))
     if leader is not None:
         lacking = [one.description for one in last.logs.missing_of_leader]
@@ -345,7 +291,7 @@ def _runs(acked: pl.DataFrame, absent: pl.DataFrame) -> Iterator[pl.DataFrame]:
         yield from adjacent_runs(run, NO_OFFSETS, "everywhere")
 
 
-def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
+def _absence(last: LastLogs, run: pl.DataFrame) -> Finding:
     logs, offsets = last.logs, run["offset"].drop_nulls()
     names = run.select(pl.coalesce("value", "tombstone")).to_series()
     first, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (None, None)
@@ -370,7 +316,7 @@ def _absence(last: _LastLogs, run: pl.DataFrame) -> Finding:
     )
 
 
-def _records_instead(last: _LastLogs, first: int | None) -> list[Evidence]:
+def _records_instead(last: LastLogs, first: int | None) -> list[Evidence]:
     """The record that is now at the first absent offset."""
     if first is None:
         return []

@@ -18,6 +18,7 @@ from ..partitions.later_epochs import overwritten
 from ..partitions.observations import with_null_tombstones
 from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import REMOVED, truncated_sends
+from ..partitions.unknown_acks import may_have_no_acks
 from ..replicas.replica_logs import ReplicaLogs, TopicPartition, complete_sends
 
 Row = dict[str, Any]
@@ -167,6 +168,7 @@ def _sends_for_logs(p: Partition) -> pl.DataFrame:
     """`sends_of`, with null as the value of a tombstone, as the logs have it; also tombstones of unknown outcome."""
     sends = sends_of(p).with_columns(
         overwritten=overwritten(p, sends_of(p)),
+        unsure_acks=pl.col("process").is_in(may_have_no_acks(p)),
         **{name: pl.col("value").is_in(truncated_sends(p).filter(name)["value"].implode()) for name in REMOVED},
     )
     sends = with_null_tombstones(sends, p.tombstones) if len(p.tombstones) else sends
@@ -188,8 +190,7 @@ def sends_of(p: Partition) -> pl.DataFrame:
     if not len(p.reads):  # whether a consumer read them is not recorded
         seen = seen.with_columns(read=pl.lit(None, pl.Boolean))
     # Kafka's tools print neither invocations nor acks.
-    configured = [name for name, about in p.settings.processes.items() if "acks" in about]
-    acks = pl.when(~pl.col("synthetic") | pl.col("process").is_in(configured)).then("acks")
+    acks = pl.when(~pl.col("synthetic") | pl.col("process").is_in(p.settings.with_acks())).then("acks")
     # A send whose outcome only the log shows was not acknowledged to a client.
     return complete_sends(p.sends.with_columns(*seen, place="at", acks=acks).filter("acknowledged"))
 

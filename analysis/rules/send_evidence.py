@@ -13,6 +13,7 @@ from ..partitions.indeterminate_polls import has_left_out_lines, lacks_lines
 from ..partitions.open_transactions import describe_open_transaction, is_in_leaders_log
 from ..partitions.partition import Partition, once
 from ..partitions.truncated_sends import with_later_end
+from ..partitions.unknown_acks import describe_unknown_acks
 from ..replicas.replica_logs import with_aborted
 from ..wording import brokers, plural, short, some, some_values
 from .rule import MissingSetting, Unknown, distinct, missing_isolation_levels, seconds
@@ -172,6 +173,7 @@ def unknown_sends(p: Partition, outcomes: pl.DataFrame) -> Iterator[Unknown | Mi
     doubtful = outcomes.filter("doubtful")
     if p.final and doubtful["hidden_by_open_txn"].any():
         yield from missing_isolation_levels(p, p.final.processes)
+    yield from (MissingSetting(f"acks of {name}") for name in distinct(doubtful.filter("unsure_acks")["process"]))
     count, values = plural(len(doubtful), "acknowledged record"), some_values(doubtful["value"].to_list())
     which = f"{count} of {p.name} ({values})"
     if p.final is not None or not doubtful["first_read"].count():
@@ -246,6 +248,8 @@ def _markers_text(p: Partition, run: pl.DataFrame) -> str:
 
 def _why_doubtful(p: Partition, doubtful: pl.DataFrame) -> str:
     them = "it" if len(doubtful) == 1 else "them"
+    if doubtful["unsure_acks"].any():
+        return describe_unknown_acks(doubtful.filter("unsure_acks")["process"])
     if doubtful["hidden"].any():
         return f"a poll without a known outcome may have returned {them}"
     if doubtful["not_permitted"].any():

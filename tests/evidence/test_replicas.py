@@ -176,6 +176,15 @@ def test_a_record_is_on_no_replica_only_if_all_were_collected(replicas, where):
     assert lost.sentence == f"1 acknowledged record of orders-0 (offset 1) at the end is {where}"
 
 
+def test_an_absent_record_of_a_producer_that_may_have_had_no_acks_is_unknown():
+    judgement = judge_absence(of(logs("1: 0a")), sends("a@0", "b@").with_columns(unsure_acks=True, process=pl.lit("p")))
+    assert judgement.findings == ()
+    assert judgement.unknowns == (
+        "1 absent record of orders-0 may not have been acknowledged: acks of p is not recorded, and may be 0, as no"
+        " acknowledgement to p has an offset",
+    )
+
+
 def test_absences_within_a_damaged_range_are_unknown():
     tables = {**logs("1: 0a 2c"), "damage": damage("crc", first=1, last=1)}
     judged = judge_absence(of(tables, leader="1"), sends("a@0", "b@1", "c@2"))
