@@ -2,12 +2,11 @@
 
 `check` must find exactly the lost, divergent, duplicated and reordered records of the simulator, and their causes. A
 cause may be `unknown` but never wrong, and half of the simulator's causes must be found.
-
-Run: python benchmarks/judge.py [runs] [processes] [first seed]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import sys
@@ -334,6 +333,13 @@ def main(runs: int, jobs: int, first: int) -> int:
     return 1 if wrong or (known >= MIN_CAUSES and named < MIN_FOUND * known) else 0
 
 
+def numbers_from_arguments(description: str | None, runs: int) -> list[int]:
+    """The numbers of runs and processes, and the first seed. `runs` is the default."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in {"runs": runs, "processes": 2, "first_seed": 0}.items():
+        parser.add_argument(name, type=int, nargs="?", default=default, help=f"by default {default}")
+    return [*vars(parser.parse_args()).values()]
+
+
 if __name__ == "__main__":
-    numbers = [int(word) for word in sys.argv[1:4]]
-    sys.exit(main(*numbers, *(1000, 2, 0)[len(numbers) :]))
+    sys.exit(main(*numbers_from_arguments(__doc__, 1000)))
