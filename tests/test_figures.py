@@ -29,6 +29,7 @@ from logjudge.histories.bundle import open_run
 from logjudge.histories.settings import Settings
 from logjudge.histories.tables import CONTEXT, READS, SENDS, Finding, complete, without_key
 from logjudge.plots import unread
+from notation import parse
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from generate import generate_jepsen
@@ -41,6 +42,13 @@ def by_name(name: str) -> Path:
 def part(figures: dict[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = next(part for part in figures["partitions"] if part["name"] == name)
     return found
+
+
+def test_a_lost_record_is_not_counted_as_deleted_too(tmp_path: Path) -> None:
+    """b was replaced before delete-records moved the log start beyond it."""
+    history = parse("p:a@0 p:b@1 c:<a@0,b@1 p:x@1 c:<x@1 delete=2 end=2/2 final:assign=2")
+    impact = judged(history.write(tmp_path)).figures["impact"]
+    assert (impact["acknowledged"], impact["lost"], impact["legally_gone"]) == (3, 1, 2)
 
 
 def test_the_unclean_election_is_one_lost_range_that_its_consumer_saw_twice() -> None:

@@ -171,7 +171,7 @@ def impact(p: Partition, acknowledged: pl.DataFrame, findings: list[Finding]) ->
         "lost": len(gone),
         "lost_read": len(read),
         "duplicated": len(duplicated),
-        "legally_gone": int(acknowledged["legal"].sum()),
+        "legally_gone": int((acknowledged["legal"] & ~acknowledged["lost"]).sum()),
         "handled_again": handled_again(p),
         "by_producer": [[name, *(by_producer[name].get(kind, 0) for kind in KINDS)] for name in counted],
         "by_reader": [[name, readers[name]] for name in _most_affected(readers, int)],
