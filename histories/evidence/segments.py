@@ -270,6 +270,7 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
     packed_old = np.flatnonzero(crc_ok & (codec != 0) & ~new)
     if len(packed_old):
         inner = _decode_wrappers(data, headers[packed_old], reading)
+        inner = _behind_previous(inner, headers[crc_ok], reading.at)
         frames.append(inner)
         sets = inner.group_by("byte").agg(pl.col("offset").first(), pl.len())
         found = {byte: (base, count) for byte, base, count in sets.rows()}
@@ -282,6 +283,21 @@ def _records(data: Bytes, headers: Ints, crc_ok: Any, reading: _Reading) -> tupl
     if len(frames) > 1 or not records["offset"].is_sorted():
         records = records.sort("byte", "offset", maintain_order=True)
     return records, bases, counts
+
+
+def _behind_previous(records: pl.DataFrame, headers: Ints, at: int) -> pl.DataFrame:
+    """The records of compressed messages (v0 and v1) that are behind the last offset of the batch before.
+
+    A fetch from the middle of such a message returns it whole, so a follower may append one that begins below the end
+    of its log. At these offsets a consumer gets the records of the batch before.
+    """
+    previous = np.append(-1, headers[:-1, LAST])
+    previous = np.where(previous < headers[:, LAST], previous, -1)
+    ends = pl.DataFrame({"byte": headers[:, BYTE] + at, "previous": previous})
+    behind = records.join(ends, on="byte", how="left", maintain_order="left").filter(
+        pl.col("offset") > pl.col("previous")
+    )
+    return behind.drop("previous")
 
 
 def _payloads(data: Bytes, headers: Ints, reading: _Reading) -> Iterator[tuple[int, bytes]]:

@@ -23,6 +23,7 @@ from logjudge.models.replication.scenario import Scenario
 
 from .conftest import gathered, judge_replicas
 from .replica_texts import epochs
+from .test_segments import legacy, read
 
 
 def flipped(source, root, rng, of_segments):
@@ -157,3 +158,16 @@ def test_a_batch_that_a_retry_wrote_again_is_at_no_wrong_offset(is_idempotent):
     followed = {**rows[-1], "base_offset": 2, "last_offset": 5, "crc": 3, "byte": 160, "snapshot": ""}
     longer = pl.concat([batches, pl.DataFrame([followed], schema=batches.schema)])
     assert misplaced_batches(longer, True).height == 1
+
+
+def test_a_compressed_message_that_a_follower_fetched_from_its_middle_counts_from_there():
+    """The follower had other records up to offset 12, and fetched from 13; the leader sends the message whole."""
+    own, fetched = (legacy(values, 1, 1, 10) for values in ([b"a", b"b", b"c"], [b"x", b"y", b"z", b"d", b"e"]))
+    segment = read(own + fetched + legacy([b"f"], 1, 1, 15))
+    assert segment.damage.height == 0
+    assert segment.records.select("offset", "value").rows() == [*zip(range(10, 16), "abcdef", strict=True)]
+    assert segment.batches.select("base_offset", "last_offset", "count").rows() == [
+        (10, 12, 3),
+        (13, 14, 2),
+        (15, 15, 1),
+    ]
