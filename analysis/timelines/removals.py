@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 import polars as pl
@@ -61,7 +62,7 @@ def committed_removals(timeline: Timeline, removals: Iterable[Removal]) -> Itera
         for removal in removals
         for cut in removal.cuts
         if removal.replaced is not None and (mark := _certain_mark(timeline, removal, cut))
-        for start in [_log_start(timeline, cut)]
+        for start in [_log_start(timeline, removal, cut)]
     ]
     covered = -1
     for one in sorted(marked, key=lambda one: (one.first, -one.last)) if not timeline.was_deleted else ():
@@ -124,10 +125,15 @@ def _is_of_old_copy(timeline: Timeline, removal: Removal, cut: LogEnd) -> bool:
     return bool(agreed) and not timeline.starts_and_loads(leader, agreed[0], cut.when)
 
 
-def _log_start(timeline: Timeline, cut: LogEnd) -> int:
-    """The greatest log start that a broker reported before a truncation, or at an unknown time; 0 without any."""
-    known = [fact for fact in timeline.log_starts if fact.time is None or fact.time <= cut.when]
-    return max((fact.offset for fact in known if fact.offset is not None), default=0)
+def _log_start(timeline: Timeline, removal: Removal, cut: LogEnd) -> int:
+    """The greatest log start that a broker reported before a truncation, or at an unknown time; 0 without any.
+
+    If the records were replaced since an epoch began, a later log start of another broker is that of the new log.
+    """
+    began = min((term.when for term in dated(timeline.led_terms) if term.start == removal.replaced), default=cut.when)
+    ends = {fact: cut.when if fact.broker == cut.broker else min(began, cut.when) for fact in timeline.log_starts}
+    known = (fact.offset for fact, end in ends.items() if fact.time is None or fact.time <= end)
+    return max((offset for offset in known if offset is not None), default=0)
 
 
 def high_watermark_before(timeline: Timeline, cut: LogEnd) -> HighWatermark | None:
@@ -168,18 +174,16 @@ def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
 
     A replica that begins to follow in an epoch, and has no records of it, truncates its log to the epoch's start.
     """
-    led = {term.leader: term.epoch for term in timeline.led_terms}  # the newest epoch of each leader
     last_cut = {end.broker: end.when for end in dated(timeline.ends) if end.kind == "truncated"}
-    newest: dict[str, int] = {}  # the newest epoch that a broker has followed so far
-    for followed in dated(timeline.ends):
-        epoch, broker = followed.fact.epoch, followed.broker
-        if followed.kind != "followed" or epoch is None:
-            continue
-        had_records = max(led.get(broker, -1), newest.get(broker, -1)) >= epoch
+    newest: dict[str, int] = {}  # the newest epoch that a broker has led or followed so far
+    follows = [end for end in dated(timeline.ends) if end.kind == "followed" and end.fact.epoch is not None]
+    changes = [(end.when, end.broker, end.fact.epoch, end) for end in follows]
+    changes += [(term.when, term.leader, term.epoch, None) for term in dated(timeline.led_terms)]
+    for when, broker, epoch, followed in sorted(changes, key=itemgetter(0)):
+        had_records = newest.get(broker, -1) >= epoch
         newest[broker] = max(newest.get(broker, -1), epoch)
-        is_recorded = last_cut.get(broker, MIN_INT64) > followed.when - SECOND
-        term = timeline.terms.get(epoch)
-        if term is None or term.start is None or term.has_conflict or had_records or is_recorded:
+        term, is_recorded = timeline.terms.get(epoch), last_cut.get(broker, MIN_INT64) > when - SECOND
+        if followed is None or term is None or term.start is None or term.has_conflict or had_records or is_recorded:
             continue
         if followed.end > term.start:
             yield replace(followed, end=term.start, kind="truncated")

@@ -83,6 +83,15 @@ def test_the_high_watermark_is_that_of_the_truncated_log(lines, expected) -> Non
     assert offsets(judged(*lines)) == expected
 
 
+@pytest.mark.parametrize(("at", "expected"), [(8, []), (10, [(1, 29, 29)])])
+def test_a_log_start_of_the_new_leader_is_that_of_its_own_records(
+    at: int, expected: list[tuple[int, int, int]]
+) -> None:
+    """Broker 2 led from offset 1 since 9 s, so that what it deleted since then were its own records."""
+    lines = (*LINES[:2], (11, CUT % 1))
+    assert offsets(judged(*lines, of_2=((at, START % 40),))) == expected
+
+
 @pytest.mark.parametrize(
     ("control", "high_watermark", "expected"),
     [

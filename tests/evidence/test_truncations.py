@@ -315,6 +315,12 @@ def test_a_broker_that_did_not_restart_truncates_what_it_had_when_it_began_to_fo
     assert [one.event for one in truncations_in(found)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
 
 
+def test_a_truncation_without_a_line_is_known_if_the_broker_leads_again_later() -> None:
+    again = metadata((9, {"leader": 2, "isr": [2]}), (30, {"leader": 1, "isr": [1, 2]}))
+    found = timeline(AFTER, meta=again, events=[server_log("1", (0, LOADED % 0), (10, FOLLOWS_2.format(40)))])
+    assert [one.event for one in truncations_in(found)] == ["broker 1 truncated offsets 1 to 39 of orders-0"]
+
+
 def test_an_unclean_election_is_explained_though_retention_deleted_what_it_began_with() -> None:
     """Kafka 3.9: two brokers of the ISR are dead, and the one that was fenced first left the other to lead for no time.
 
