@@ -198,8 +198,9 @@ def _newer_than_copies(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) ->
     is_newer = pl.col("held").fill_null(False) | pl.col("offset").is_null() | (pl.col("offset") >= end)
     returned = f"the final reads of {last.logs.name} returned {plural(held.height, 'acknowledged record')}"
     where = "in no collected log" if held["everywhere"].any() else f"not in the log of broker {last.leader}, the leader"
-    are = "is" if held.height == 1 else "are"
-    reason = f"{returned} that {are} {where}, so the logs were copied before the run ended, or changed after it"
+    it, are = ("it", "is") if held.height == 1 else ("they", "are")
+    others = f"{it} {are} in a log that was not collected, or " if last.may_lack_leader else ""
+    reason = f"{returned} that {are} {where}, so {others}the logs were copied before the run ended, or changed after it"
     return absent.filter(~pl.col("damaged"), is_newer), reason
 
 

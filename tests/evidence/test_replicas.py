@@ -203,6 +203,15 @@ def test_a_record_in_a_damaged_batch_of_the_leader_that_final_reads_returned_is_
     )
 
 
+def test_a_record_that_final_reads_returned_may_be_in_a_log_that_was_not_collected():
+    sent = sends("a@0", "b@1").with_columns(held=True)
+    [reason] = judge_absence(of(logs("1: 0a"), replicas=("1", "2"), leader="2"), sent).unknowns[-1:]
+    assert reason == (
+        "the final reads of orders-0 returned 1 acknowledged record that is in no collected log, so it is in a log that"
+        " was not collected, or the logs were copied before the run ended, or changed after it"
+    )
+
+
 def test_a_record_that_only_the_leader_lacks_is_named_so():
     sent = sends("a@0", "b@1").with_columns(held=True)
     [reason] = judge_absence(of(logs("1: 0a\n2: 0a 1b"), leader="1"), sent).unknowns
