@@ -27,6 +27,7 @@ SAMPLE = 10_000  # operations for the quartile of latencies
 def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Judgement]) -> dict[str, Any]:
     """The summary of a partition as a JSON-able record: counts, final reads, unmet assumptions, evidence, figures."""
     final, span, logs = p.final, span_of(p.sends, p.reads, p.marks), p.replica_logs
+    placed = int((p.sends["acknowledged"] & p.sends["offset"].is_not_null()).sum())
     return {
         "topic": p.topic,
         "partition": p.partition,
@@ -35,8 +36,10 @@ def summarise(p: Partition, findings: list[Finding], judgements: Mapping[str, Ju
         "counts": {
             "sends": len(p.sends),
             "acknowledged": int(p.sends["acknowledged"].sum()),
+            "placed": placed,
             "reads": len(p.reads),
             "records": len(p.reads) + int(p.sends["acknowledged"].sum()),
+            "at offsets": len(p.reads) + placed,
             "transactions": int(p.sends["txn"].sum()) + int(p.reads["txn"].sum()),
             "end_offsets": len(p.end_offsets),
             "synthetic": int(p.sends["synthetic"].sum()),

@@ -23,7 +23,7 @@ from .send_evidence import missing_sends, without_idempotence
     summary="One offset held two values",
     example="p:a@0 p:b@0 c:<a@0 d:<b@0",
     source=REPLICATION,
-    needs=("records",),
+    needs=("records", "at offsets"),
     assumes=("partitions",),
     follows="offset",
     explained_as="replaced",
@@ -94,7 +94,7 @@ def _occurrences(places: pl.DataFrame) -> list[tuple[str, int]]:
     summary="One value is at two offsets",
     example="p:a@0 c:<a@0,a@1",
     source=kip(98),
-    needs=("records",),
+    needs=("records", "at offsets"),
     assumes=("values", "partitions"),
     explained_as="duplicate",
 ).judged_by

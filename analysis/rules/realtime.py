@@ -23,7 +23,7 @@ from .send_evidence import known_since, placed_sends
     summary="The log is not in the order of time",
     example="p:a@5 q:b@3",
     source=LINEARIZABILITY,
-    needs=("acknowledged",),
+    needs=("acknowledged", "at offsets"),
     assumes=("clock", "order", "partitions", "invocations"),
     follows="value",
 ).judged_by
@@ -32,8 +32,9 @@ def realtime_order(p: Partition) -> Iterator[Result]:
 
     Breach: An append has a smaller offset than a record that was acknowledged, read, or counted by an end offset before
     the append was invoked. The partition is then not linearizable as a log. The offset of an append is known from its
-    acknowledgement, or from reads of a value that was sent once. Adjacent later appends are one finding with one
-    witness. Where the witness was lost, or all of the appends were, the finding follows from that loss.
+    acknowledgement, or from reads of a value that was sent once. Where its acknowledgement has no offset, a record is
+    known since its first read. Adjacent later appends are one finding with one witness. Where the witness was lost, or
+    all of the appends were, the finding follows from that loss.
     Not a breach: The append was invoked before the acknowledgement, read or response: the two overlap.
     Unknown when: A process recorded its times in another unit or by another clock.
     """

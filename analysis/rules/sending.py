@@ -23,14 +23,15 @@ from .send_evidence import without_idempotence
     summary="A producer's acknowledged offsets went back",
     example="p:a@1 p:b@0",
     source=JEPSEN,
-    needs=("acknowledged",),
+    needs=("acknowledged", "placed"),
     assumes=("invocations", "process clock"),
     follows="value",
 ).judged_by
 def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends with a smaller offset than the previous one of their producer, which did not crash in between.
 
-    Breach: Of two sends of a producer to a partition, the one that was invoked later has the smaller offset.
+    Breach: Of two sends of a producer to a partition, the one that was invoked later has the smaller offset. A send
+    whose acknowledgement has no offset is not judged.
     Not a breach: After a crash the producer is a new client. Permitted: the producer is certainly not idempotent, so a
     retry of the first send may come after the second.
     In Jepsen histories: The same, over ok and undecided operations, and always a violation.

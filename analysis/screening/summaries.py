@@ -108,6 +108,7 @@ def _counts(many: ManyPartitions) -> pl.DataFrame:
     for frame in counts:
         found = found.join(frame, on="tp", how="left", maintain_order="left")
     found = found.fill_null(0).with_columns(records=pl.col("reads") + pl.col("acknowledged"))
+    found = found.with_columns(pl.col("acknowledged").alias("placed"), pl.col("records").alias("at offsets"))
     times = [frame.select("tp", "invoked", "completed") for frame in (many.sends, many.reads, many.marks)]
     spans = (
         pl.concat(times)
@@ -165,8 +166,10 @@ def _counts_in(facts: Sequence[RangeFacts], rest: Rows) -> dict[str, int]:
     return {
         "sends": sums["sends"] + len(rest.sends),
         "acknowledged": sums["sends"],
+        "placed": sums["sends"],
         "reads": sums["reads"],
         "records": sums["sends"] + sums["reads"],
+        "at offsets": sums["sends"] + sums["reads"],
         "end_offsets": sums["end_offsets"] + len(rest.marks.filter(IS_LOG_END)),
         **{name: sums.get(name, 0) + number for name, number in rest.marks.select(COUNTS).row(0, named=True).items()},
     }
