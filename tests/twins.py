@@ -212,11 +212,11 @@ class Twin:
             for value in values:
                 sent = [send for send in self.sends if (send.value, send.offset) == (value, offset)]
                 since = [send.begun for send in sent] or twin_events.read_since(self, offset, value)
-                there = sent_by is None or min(since) <= (sent_by if sent else time)
-                moved = any(offset < start and since <= time for start, since in self.possible_starts)
+                there, began = sent_by is None or min(since) <= (sent_by if sent else time), since[0] if sent else -1
+                moved = any(offset < start and max(at, began) <= time for start, at in self.possible_starts)
                 present = twin_events.returned_after(self, value, offset, time) or self.compactable_since(value) > time
-                there = there and (offset, value) not in cut_off
-                if present and self.visible(offset, value, process) and there and not moved:
+                there = there and (offset, value) not in cut_off and not moved
+                if present and self.visible(offset, value, process) and there:
                     found.add(offset)
         return found
 

@@ -77,7 +77,7 @@ def leader_files(timeline: Timeline) -> str:
     logs = timeline.replica_logs
     known = {*logs.replicas, *logs.batches["broker"], *logs.segments["broker"]}
     silent = sorted(known - timeline.clocks.keys())
-    return f"{files}; no log of {brokers(silent)} was collected" if silent else files
+    return f"{files}; none of these was collected of {brokers(silent)}" if silent else files
 
 
 def needs(*missing: str) -> Attempt:

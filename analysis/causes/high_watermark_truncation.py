@@ -69,8 +69,8 @@ def explain_loss(timeline: Timeline, lost: Lost) -> Attempt:
     cut = _truncation_facts(timeline, new, lost)
     if not cut:
         return needs(
-            f"evidence that broker {new.leader} truncated its log to offset {lost.first} or below before its election "
-            "(its server.log, or snapshots of its log and replication-offset-checkpoint)"
+            f"evidence that broker {new.leader} had the records, and truncated its log to offset {lost.first} or below"
+            " before its election (its server.log, or snapshots of its log and replication-offset-checkpoint)"
         )
     without = facts_without_records(timeline, change, lost)
     if not without:

@@ -67,8 +67,9 @@ def legal_ends(p: Partition, entries: pl.DataFrame, reads_uncommitted: bool, unl
         begun = min(p.final.since, least(final_reads["completed"], p.final.since))
         is_returned = entries["in_final"].to_numpy() & ~never.hold(offsets)
         until[is_returned] = np.maximum(until[is_returned], begun)
-    # A deleted record may return with another leader.
-    return np.asarray(np.minimum(until, p.log_start.since(offsets)))
+    # A deleted record may return with another leader. None was deleted before it was sent.
+    sent = p.sends["invoked"].gather(entries["send"]).fill_null(MIN_INT64).to_numpy()
+    return np.asarray(np.minimum(until, np.maximum(p.log_start.since(offsets), sent)))
 
 
 @once

@@ -166,7 +166,8 @@ def with_others(summary: dict[str, Any], parts: Sequence[OtherRows]) -> dict[str
     """The summary of a condensed partition, with the counts and figures of the rows that its ranges did not retain."""
     latency = parts[0].latency
     sends, reads, again = (sum(part.counts[name] for part in parts) for name in ("sends", "reads", "handled_again"))
-    added = {"sends": sends, "acknowledged": sends, "reads": reads, "records": sends + reads}
+    added = dict.fromkeys(("sends", "acknowledged", "placed"), sends)
+    added |= {"reads": reads, **dict.fromkeys(("records", "at offsets"), sends + reads)}
     counts = {name: number + added.get(name, 0) for name, number in summary["counts"].items()}
     summary = {**summary, "counts": counts, "latency": None if latency is None else int(latency)}
     figures = summary["figures"]

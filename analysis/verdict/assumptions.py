@@ -161,7 +161,8 @@ def _clocks(coverage: list[tuple[str, Record]], has_clients: bool, has_start: bo
     clocks = dict(sorted(found, key=lambda item: (item[1]["doubtful"], item[1]["ahead"] != 0)))
     unbounded = sorted(broker for broker, clock in clocks.items() if not clock["bounded"] and not clock["ahead"])
     if clocks and not has_clients and len(unbounded) == len(clocks):
-        sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared"
+        sentence = f"there is no history with which the clocks of {brokers(sorted(clocks))} can be compared,"
+        sentence += " so their times are taken as UTC, and those of another time zone are shown wrong"
         yield assumption("brokers' clocks are UTC", True, sentence, ())
         return
     if clocks and not has_start:

@@ -61,4 +61,4 @@ def test_replicas_without_a_server_log_are_named(unpacked: Unpack, tmp_path: Pat
     missing = [item for incident in incidents for item in incident["missing"]]
     leaders = [item for item in missing if item.startswith("the leader of orders-")]
     assert leaders
-    assert all("no log of brokers 1, 2, 3 was collected" in item for item in leaders)
+    assert all("none of these was collected of brokers 1, 2, 3" in item for item in leaders)
