@@ -176,9 +176,12 @@ def _implied_truncations(timeline: Timeline) -> Iterator[LogEnd]:
     """
     last_cut = {end.broker: end.when for end in dated(timeline.ends) if end.kind == "truncated"}
     newest: dict[str, int] = {}  # the newest epoch that a broker has led or followed so far
-    follows = [end for end in dated(timeline.ends) if end.kind == "followed" and end.fact.epoch is not None]
-    changes = [(end.when, end.broker, end.fact.epoch, end) for end in follows]
-    changes += [(term.when, term.leader, term.epoch, None) for term in dated(timeline.led_terms)]
+    changes: list[tuple[int, str, int, LogEnd | None]] = [
+        (end.when, end.broker, end.fact.epoch, end)
+        for end in dated(timeline.ends)
+        if end.kind == "followed" and end.fact.epoch is not None
+    ]
+    changes += [(term.when, term.leader or "", term.epoch, None) for term in dated(timeline.led_terms)]
     for when, broker, epoch, followed in sorted(changes, key=itemgetter(0)):
         had_records = newest.get(broker, -1) >= epoch
         newest[broker] = max(newest.get(broker, -1), epoch)
