@@ -236,8 +236,13 @@ def _recorded(operations: pl.DataFrame, settings: Settings) -> set[tuple[str, st
         (is_acknowledged & has_offset).any().alias("sends with offsets"),
         (is_acknowledged & ~has_offset & pl.col("acks").is_null()).any().alias("sends without offsets"),
     )
-    kinds = by_process.columns[1:]
-    rows = {(kind, row["process"]) for row in by_process.iter_rows(named=True) for kind in kinds if row[kind]}
+    _, *kinds = by_process.columns
+    rows = {
+        (kind, process)
+        for process, *found in by_process.iter_rows()
+        for kind, is_found in zip(kinds, found, strict=True)
+        if is_found and (process in settings.processes or kind not in ("events", "sends"))
+    }
     return rows - {("sends without offsets", process) for process in settings.with_acks()}
 
 

@@ -20,7 +20,7 @@ from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.histories.simulation.bundle import write_bundle
 from logjudge.models.exploration.schedule import Draw
-from weaknesses import WEAKNESSES
+from weaknesses import WEAKNESSES, choose
 
 COPIES = 4  # of each run, each with one or two weaknesses
 
@@ -33,7 +33,7 @@ def compare(seed: int) -> Compared:
         whole = write_bundle(scenario(seed), Path(scratch) / "whole").folder
         truth = json.loads((whole / "truth.json").read_text())
         for copy in range(COPIES if truth["lost_acked_count"] else 0):
-            names = list(dict.fromkeys([*WEAKNESSES][rng.below(len(WEAKNESSES))] for _ in range(rng.between(1, 2))))
+            names = choose(WEAKNESSES, 2, rng)
             weak = Path(scratch) / str(copy)
             shutil.copytree(whole, weak)
             for name in names:

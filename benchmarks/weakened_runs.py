@@ -24,7 +24,7 @@ from logjudge.analysis.engines.local import judge_run
 from logjudge.analysis.verdict.document import verdict_of
 from logjudge.histories.bundle import open_run
 from logjudge.models.exploration.schedule import Draw
-from weaknesses import OF_RECORDED_RUNS, WEAKNESSES, Weakness
+from weaknesses import OF_RECORDED_RUNS, WEAKNESSES, Weakness, choose
 
 RUNS = Path(__file__).parent.parent / "tests/evidence/data/runs"
 LOSSES = ("lost-write", "acknowledged-absent")
@@ -62,8 +62,8 @@ def differences(copy: Path, whole: Judged) -> Iterator[str]:
     judged = Judged.of(copy)
     if invented := sorted(judged.lost - whole.lost):
         yield f"lost records invented: {invented[:5]}, {len(invented)} in all"
-    if judged.verdict == "valid" and (still := whole.lost & acknowledged_values(copy)):
-        yield f"{len(still)} acknowledged records are lost, but the verdict is valid"
+    if judged.verdict == "valid" and (missed := whole.lost & acknowledged_values(copy)):
+        yield f"{len(missed)} acknowledged records are lost, but the verdict is valid"
     for value in sorted(judged.lost & whole.lost):
         if others := judged.causes[value] - whole.causes[value]:
             yield f"{value} has the cause {', '.join(sorted(others))}, expected {sorted(whole.causes[value])}"
@@ -71,7 +71,7 @@ def differences(copy: Path, whole: Judged) -> Iterator[str]:
 
 
 def acknowledged_values(run: Path) -> set[str]:
-    """The values whose sends are acknowledged in the history."""
+    """The values of the sends that are acknowledged in the history."""
     history = run / "history.jsonl"
     events = [json.loads(line) for line in history.read_text().splitlines()] if history.exists() else []
     ended = {(event["process"], event["op"]) for event in events if event["type"] == "ok"}
@@ -81,7 +81,7 @@ def acknowledged_values(run: Path) -> set[str]:
 
 def weaken(run: Path, copy: Path, rng: Draw) -> list[str]:
     """Copies a run with one to three weaknesses, and returns their names."""
-    names = list(dict.fromkeys([*ALL][rng.below(len(ALL))] for _ in range(rng.between(1, 3))))
+    names = choose(ALL, 3, rng)
     shutil.copytree(run, copy, copy_function=shutil.copyfile)
     (copy / "truth.json").unlink(missing_ok=True)
     for name in names:

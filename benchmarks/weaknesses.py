@@ -128,6 +128,11 @@ def with_some_snapshots(run: Path, rng: Draw) -> None:
             shutil.rmtree(snapshot)
 
 
+def choose(weaknesses: dict[str, Weakness], most: int, rng: Draw) -> list[str]:
+    """The names of one to `most` random weaknesses, each once."""
+    return list(dict.fromkeys([*weaknesses][rng.below(len(weaknesses))] for _ in range(rng.between(1, most))))
+
+
 WEAKNESSES: dict[str, Weakness] = {
     "server.log": without("brokers/*/server.log"),
     "state-change.log": without("brokers/*/state-change.log"),

@@ -158,7 +158,7 @@ CONTEXT: Schema = {
     # records".
     # A fact about the whole run:
     #   handles: the process recorded handled records
-    #   sends, events: the process recorded some
+    #   sends, events: the process, which is in run.json, recorded some
     #   sends to: the history has sends to the topic in `process`
     #   sends with offsets: the process has acknowledgements with offsets
     #   sends without offsets: the process has acknowledgements without offsets, and its acks is not recorded

@@ -14,13 +14,13 @@ from .observations import Observations, once
 
 @once
 def may_have_no_acks(p: Observations) -> list[str]:
-    """The producers of unknown acks whose acknowledgements in the run all lack offsets, while others have some."""
+    """The producers of unknown acks that got no offset with any acknowledgement of the run, although others did."""
     without = p.context.filter(kind="sends without offsets")["process"].unique()
     with_offsets = p.context.filter(kind="sends with offsets")["process"].unique()
     return sorted({*without} - {*with_offsets}) if len(with_offsets) else []
 
 
 def describe_unknown_acks(processes: Iterable[str]) -> str:
-    """Why sends of these processes may not have been acknowledged, as a clause."""
+    """A clause with the reason for which sends of these processes may not have been acknowledged."""
     names = some(sorted({*processes}))
     return f"acks of {names} is not recorded, and may be 0, as no acknowledgement to {names} has an offset"

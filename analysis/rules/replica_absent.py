@@ -174,8 +174,8 @@ def _unacknowledged(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Do
     unsure = absent.filter(pl.col("unsure_acks").fill_null(False))
     if not unsure.height:
         return unsure, ""
-    why = describe_unknown_acks(unsure["process"])
-    return unsure, f"{plural(unsure.height, 'absent record')} of {last.logs.name} may not have been acknowledged: {why}"
+    count, reason = plural(unsure.height, "absent record"), describe_unknown_acks(unsure["process"])
+    return unsure, f"{count} of {last.logs.name} may not have been acknowledged: {reason}"
 
 
 def _in_remote_storage(last: LastLogs, absent: pl.DataFrame, _: pl.DataFrame) -> Doubt:

@@ -31,7 +31,7 @@ def nonmonotonic_send(p: Partition) -> Iterator[Result]:
     """Sends with a smaller offset than the previous one of their producer, which did not crash in between.
 
     Breach: Of two sends of a producer to a partition, the one that was invoked later has the smaller offset. A send
-    whose acknowledgement has no offset is not judged.
+    that was acknowledged without an offset is not judged.
     Not a breach: After a crash the producer is a new client. Permitted: the producer is certainly not idempotent, so a
     retry of the first send may come after the second.
     In Jepsen histories: The same, over ok and undecided operations, and always a violation.

@@ -130,9 +130,13 @@ def _log_start(timeline: Timeline, removal: Removal, cut: LogEnd) -> int:
 
     If the records were replaced since an epoch began, a later log start of another broker is that of the new log.
     """
-    began = min((term.when for term in dated(timeline.led_terms) if term.start == removal.replaced), default=cut.when)
-    ends = {fact: cut.when if fact.broker == cut.broker else min(began, cut.when) for fact in timeline.log_starts}
-    known = (fact.offset for fact, end in ends.items() if fact.time is None or fact.time <= end)
+    replaced = [term.when for term in dated(timeline.led_terms) if term.start == removal.replaced]
+    of_others = min([cut.when, *replaced])
+    known = (
+        fact.offset
+        for fact in timeline.log_starts
+        if fact.time is None or fact.time <= (cut.when if fact.broker == cut.broker else of_others)
+    )
     return max((offset for offset in known if offset is not None), default=0)
 
 
